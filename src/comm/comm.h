@@ -1,0 +1,86 @@
+// A group of ranks that act together. Size 1 is a real case: every collective then copies or does nothing,
+// and the training code has no `if (size > 1)`.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/check.h"
+#include "core/queue.h"
+#include "core/tensor.h"
+
+namespace annulus {
+
+enum class Reduce : std::uint8_t { sum, max };
+
+struct Send { int to; Tensor data; };
+struct Receive { int from; Tensor data; };
+
+/// Two faces. The tensor face is asynchronous on its lane (order and completion come from the Queue's marks);
+/// tensors lie where the backend computes and are contiguous. The host face is synchronous, for counts and
+/// flags. Every rank of the group enters every call, in the same order, with the same sizes unless said.
+/// Counts are 64-bit; a member splits what its library cannot take in one call.
+class Comm {
+ public:
+  virtual ~Comm() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const char* kind() const = 0;  // "self", "mpi", "nccl", "loopback"
+
+  // Tensor face.
+  /// Element-wise sum or maximum over the group, in place. f32, f64, i64.
+  virtual void all_reduce(Lane, const Tensor& inout, Reduce = Reduce::sum) = 0;
+  /// all (size * n) = every rank's mine (n), by rank. `mine` may be its own place inside `all`. Any dtype.
+  virtual void all_gather(Lane, const Tensor& mine, const Tensor& all) = 0;
+  /// mine (n) = sum over ranks of their all[rank * n ...]. f32. `mine` may be its own place inside `all`;
+  /// otherwise `all` is left as it was or overwritten: do not read it afterwards.
+  virtual void reduce_scatter(Lane, const Tensor& all, const Tensor& mine) = 0;
+  /// All sends and receives at once, none waiting for another. The i-th send from a to b meets the i-th
+  /// receive of b from a; sizes agree; zero-sized ones are skipped on both sides. To oneself is allowed.
+  virtual void exchange(Lane, std::span<const Send>, std::span<const Receive>) = 0;
+
+  // Host face.
+  virtual void all_reduce(std::span<std::int64_t>, Reduce = Reduce::sum) = 0;
+  virtual void all_reduce(std::span<double>, Reduce = Reduce::sum) = 0;
+  /// Everybody's bytes, by rank; lengths may differ.
+  virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+  virtual void broadcast(std::string& bytes, int root) = 0;
+  virtual void barrier() = 0;
+
+  /// Ranks with the same color form a group, ordered by rank.
+  virtual std::unique_ptr<Comm> split(int color) const = 0;
+
+  // Conveniences on the host face.
+  std::int64_t sum(std::int64_t v) { all_reduce(std::span(&v, 1)); return v; }
+  double sum(double v) { all_reduce(std::span(&v, 1)); return v; }
+  std::int64_t max(std::int64_t v) { all_reduce(std::span(&v, 1), Reduce::max); return v; }
+};
+
+/// Runs `work`, which one rank may fail alone (its part of a file is bad, its disk is full), and agrees on the
+/// outcome: when any rank threw, all throw the same error, that of the lowest failing rank. `work` must make
+/// no collective call. `phase` names what was going on.
+void agreed(Comm&, std::string_view phase, const std::function<void()>& work);
+
+std::unique_ptr<Comm> make_self_comm(Queue&);                            // comm_self.cpp
+std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, int size);    // comm_loopback.cpp
+
+/// The program's life inside MPI (comm_mpi.cpp). One object in main; `world` lives as long as it does.
+class MpiSession {
+ public:
+  MpiSession(int* argc, char*** argv);  // MPI_Init_thread(funneled); sets g_rank_for_messages
+  ~MpiSession();                        // finalizes, unless the job is being aborted
+  MpiSession(const MpiSession&) = delete;
+  int rank() const;
+  int size() const;
+  int local_rank() const;  // rank within the node (MPI_COMM_TYPE_SHARED)
+  int local_size() const;
+  /// Host-memory group of all ranks.
+  std::unique_ptr<Comm> world(Queue&) const;
+  /// Ends the whole job at once with this exit code; does not return.
+  [[noreturn]] void abort(Exit) const;
+};
+
+}  // namespace annulus

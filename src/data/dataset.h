@@ -1,0 +1,59 @@
+// From files to packed rows.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+#include "comm/comm.h"
+#include "config/model_config.h"
+#include "config/run_config.h"
+#include "io/token_file.h"
+#include "parallel/row_map.h"
+
+namespace annulus {
+
+/// A stretch of tokens of the token file that lies in a row as one document.
+struct Span { std::int64_t from = 0, count = 0; };
+/// Documents of one row, in order.
+using PackedRow = std::vector<Span>;
+
+/// A pure function of its arguments (data section of src/README.md).
+///   bfd        best fit decreasing; a document longer than the row is cut and its rest dropped
+///   bfd_split  the rest becomes further documents
+///   wrapped    all documents joined and sliced; each row is one document
+///   none       one document a row, cut to it
+struct PackingResult {
+  std::vector<PackedRow> rows;
+  std::int64_t dropped_tokens = 0;   // by cutting
+};
+PackingResult pack_rows(const std::vector<std::int64_t>& document_offsets, std::int64_t sequence,
+                        const std::string& strategy);
+
+/// Tokenizes `files` as `data` says into `out` (a token file), all ranks sharing the work. Returns after the
+/// file is whole. Input errors name file, line and byte.
+void tokenize_files(Comm& world, const std::vector<std::string>& files, const DataSection&,
+                    const ModelConfig&, const std::string& model_path, const std::string& out);
+
+/// Order of rows in an epoch: a permutation keyed by (seed, epoch), or the identity.
+std::vector<std::int64_t> row_order(std::int64_t rows, std::int64_t seed, std::int64_t epoch, bool shuffle);
+
+/// Rows of a token file, cut for one rank.
+class Dataset {
+ public:
+  /// Opens and packs. `vocabulary`: ids at or beyond it are an input error.
+  Dataset(Comm& world, const std::string& token_file, const DataSection&, std::int64_t vocabulary);
+  std::int64_t rows() const { return static_cast<std::int64_t>(packing_.rows.size()); }
+  std::int64_t tokens() const;             // in rows
+  std::int64_t row_tokens(std::int64_t row) const;  // tokens in the row's documents
+  const TokenFile& file() const { return *file_; }
+  /// The rank's part of a row; reads only the bytes it needs. Local to a rank. A negative row is an empty one
+  /// (all padding), for a group that has no row left.
+  LocalRow local_row(std::int64_t row, const Grid&, int per_member, std::span<const std::int64_t> windows);
+
+ private:
+  std::unique_ptr<TokenFile> file_;
+  PackingResult packing_;
+  std::int64_t sequence_;
+};
+
+}  // namespace annulus

@@ -1,0 +1,25 @@
+// Where a rank stands: rank = (data_index * ring + ring_index) * ulysses + ulysses_index.
+#pragma once
+#include <memory>
+#include "comm/comm.h"
+
+namespace annulus {
+
+struct Grid {
+  int world = 1, rank = 0;
+  int data = 1, data_index = 0;        // groups that work on different rows
+  int ring = 1, ring_index = 0;        // members that hold different chunks of one row
+  int ulysses = 1, ulysses_index = 0;  // members of one ring place that share its heads
+  int context() const { return ring * ulysses; }
+};
+
+/// Fails (usage) unless context divides world and ulysses divides context.
+Grid make_grid(int rank, int world, int context, int ulysses);
+
+/// The tensor groups of a run. `shard` owns one whole copy of the state between its members; `replica` joins
+/// the ranks that own the same piece of different copies (size 1 when shard=world).
+struct Groups {
+  std::unique_ptr<Comm> world, context, ring, ulysses, shard, replica;
+};
+
+}  // namespace annulus

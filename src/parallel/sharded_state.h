@@ -1,0 +1,86 @@
+// Weights, gradients and optimizer state, cut over the ranks of the shard group; units are gathered one ahead
+// of use and dropped after it, gradients are summed and scattered behind the next unit's backward.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+#include "core/arena.h"
+#include "core/parameter.h"
+#include "ops/backend.h"
+
+namespace annulus {
+
+struct StateOptions {
+  DType compute = DType::f32;    // T: type of gathered weights
+  DType state = DType::f32;      // masters and both moments
+  DType gradients = DType::f32;  // how the shard's sum is stored
+};
+
+/// Full tensors of a gathered unit, or of its gradient. Valid until drop() / reduce().
+class UnitView {
+ public:
+  UnitView(const Unit& unit, Tensor flat) : unit_(&unit), flat_(flat) {}
+  /// The parameter by its number in the unit, in its full shape (at most 2-D here).
+  Tensor operator[](int i) const;
+  /// `count` joined parameters from `i` as one matrix (rows added up, same columns), or one vector.
+  Tensor joined(int i, int count) const;
+  Tensor flat() const { return flat_; }
+
+ private:
+  const Unit* unit_;
+  Tensor flat_;
+};
+
+/// A rank's own pieces of one unit: (piece) elements each.
+struct UnitState {
+  Tensor master;  // state type (compute type when the unit is frozen)
+  Tensor grad;    // gradients type; none when frozen
+  Tensor m, v;    // state type; none when frozen
+  std::vector<Segment> segments;
+};
+
+class ShardedState {
+ public:
+  /// Keeps all persistent tensors in `arena`. Moments and gradients start at zero, masters undefined (the
+  /// caller fills them: io or random), gaps zero.
+  ShardedState(Backend&, Arena& arena, std::vector<Unit>, Comm& shard, Comm& replica, StateOptions);
+
+  const std::vector<Unit>& units() const { return units_; }
+  UnitState& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
+  Comm& shard() { return shard_; }
+  Comm& replica() { return replica_; }
+  const StateOptions& options() const { return options_; }
+
+  /// Starts gathering a unit on Lane::gather (nothing when it is under way). Every rank calls it in the same
+  /// order. A group of one whose state is in the compute type gathers nothing: its view is the state itself.
+  void prefetch(int unit);
+  /// The gathered unit; the compute lane waits for it. Prefetches when nobody has.
+  UnitView use(int unit);
+  /// The compute lane has passed its last use.
+  void drop(int unit);
+
+  /// A zeroed f32 gradient of the whole unit, to be added to on the compute lane. Where the group has one
+  /// member and gradients are f32 it is the shard's own sum, and nothing is zeroed.
+  UnitView open_gradient(int unit);
+  /// Sums it over the shard group (Lane::reduce) and adds this rank's piece to its shard's sum.
+  void reduce(int unit);
+
+  /// After the last micro-step: shard sums are added up over the replica group. No-op for a group of one.
+  void finish_gradients();
+  void zero_gradients();
+  /// Sum of squares of all gradients, each element once over the whole world (f64). Synchronous.
+  double gradient_square_sum();
+
+ private:
+  struct Gathered { bool live = false, own = false; Tensor flat; Mark ready; };
+  Backend& backend_;
+  Arena& arena_;
+  std::vector<Unit> units_;
+  Comm& shard_;
+  Comm& replica_;
+  StateOptions options_;
+  std::vector<UnitState> states_;
+  std::vector<Gathered> gathered_, gradients_;
+};
+
+}  // namespace annulus
