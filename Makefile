@@ -1,0 +1,17 @@
+# The verbs. `make demo` and `make check` set up everything they need.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+
+# Open MPI refuses root and more ranks than cores unless it is told; these hold for the commands below alone.
+export OMPI_ALLOW_RUN_AS_ROOT = 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+export OMPI_MCA_rmaps_base_oversubscribe = 1
+export OMPI_MCA_mpi_yield_when_idle = 1
+export OMPI_MCA_btl_base_warn_component_unused = 0
+
+.PHONY: all
+all: $(BUILD)/build.ninja
+	cmake --build $(BUILD) -j $(JOBS)
+
+$(BUILD)/build.ninja: CMakeLists.txt
+	cmake -S . -B $(BUILD) -G Ninja
