@@ -6,8 +6,12 @@
 
 namespace annulus {
 
-inline float widen(bf16 v) { return std::bit_cast<float>(std::uint32_t{v.bits} << 16); }
-inline float widen(float v) { return v; }
+inline float widen(bf16 v) {
+  return std::bit_cast<float>(std::uint32_t{v.bits} << 16);
+}
+inline float widen(float v) {
+  return v;
+}
 
 inline bf16 narrow(float v) {
   const auto u = std::bit_cast<std::uint32_t>(v);
@@ -28,8 +32,10 @@ constexpr bf16 narrow_stochastic(float v, std::uint32_t random) {
 /// Writes a float into storage of type T, rounding once.
 template <class T>
 T store(float v) {
-  if constexpr (std::is_same_v<T, bf16>) return narrow(v);
-  else return static_cast<T>(v);
+  if constexpr (std::is_same_v<T, bf16>)
+    return narrow(v);
+  else
+    return static_cast<T>(v);
 }
 
 }  // namespace annulus
