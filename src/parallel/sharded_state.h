@@ -65,6 +65,10 @@ class ShardedState {
   /// Sums it over the shard group (Lane::reduce) and adds this rank's piece to its shard's sum.
   void reduce(int unit);
 
+  /// After an exception in the middle of a micro-step, before the arena's own abandon(): forgets gathered
+  /// units and open gradients. Masters and moments are whole; the gradients' sums are not.
+  void abandon();
+
   /// After the last micro-step: shard sums are added up over the replica group. No-op for a group of one.
   void finish_gradients();
   void zero_gradients();
