@@ -20,6 +20,14 @@ int shard_color(const Grid& g, const Node& node, const std::string& shard) {
   return g.rank;
 }
 
+std::vector<Unit> units_of(const EngineSpec& spec) {
+  std::vector<Unit> units = make_units(spec.model);
+  if (spec.frozen)
+    for (Unit& unit : units)
+      for (Parameter& p : unit.parameters) p.trained = false;
+  return units;
+}
+
 std::int64_t tile(std::int64_t asked, std::int64_t columns, std::int64_t least) {
   if (asked > 0) return asked;
   constexpr std::int64_t kElements = std::int64_t{1} << 26;  // of the widest temporary of a tile
@@ -83,7 +91,7 @@ Engine::Engine(Backend& backend, Groups groups, std::unique_ptr<Arena> arena, co
       groups_(std::move(groups)),
       arena_(std::move(arena)),
       spec_(spec),
-      state_(backend, *arena_, make_units(spec.model), *groups_.shard, *groups_.replica, spec.state),
+      state_(backend, *arena_, units_of(spec), *groups_.shard, *groups_.replica, spec.state),
       attention_(backend, *arena_, *groups_.ring,
                  {.H = spec.model.H / spec.grid.ulysses,
                   .G = std::max<std::int64_t>(1, spec.model.G / spec.grid.ulysses),

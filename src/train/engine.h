@@ -29,6 +29,7 @@ struct EngineSpec {
   ModelOptions options;
   StateOptions state;
   int per_member = 1;  // chunks per ring member, of the row map
+  bool frozen = false; // weights alone: no gradients, no moments (evaluation)
 };
 
 /// Settles what the config leaves open (tiles, keep_attention, types) for this model and grid.

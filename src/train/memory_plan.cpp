@@ -57,8 +57,10 @@ Layout plan_memory(const EngineSpec& spec, const Node& node, Place place, const 
   Engine engine(*dry, make_loopback_groups(*dry, spec.grid, node, spec.run.parallel.shard),
                 std::make_unique<Arena>(dry->queue(), dry->memory()), spec, [] {});
   const LocalRow row = plain_row(spec);
-  engine.micro(row, 1.0);
-  engine.update(0.0, 1);
+  if (!spec.frozen) {
+    engine.micro(row, 1.0);
+    engine.update(0.0, 1);
+  }
   if (with_eval) engine.eval(row);
   return engine.arena().layout();
 }

@@ -5,8 +5,8 @@
 
 namespace annulus {
 
-/// One micro-step, one update and (when `with_eval`) one evaluation in a recording arena. `sizes`: whose scratch
-/// sizes to count.
+/// One micro-step and one update (unless the weights are frozen) and one evaluation (when `with_eval`) in a
+/// recording arena. `sizes`: whose scratch sizes to count.
 Layout plan_memory(const EngineSpec&, const Node&, Place, const Ops* sizes, bool with_eval);
 
 /// A full row of one document, all of it targets, as this rank would hold it.

@@ -3,18 +3,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include "core/check.h"
+#include "train/clock.h"
 
 namespace annulus {
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
 Watchdog::Watchdog(double seconds, std::string host) : seconds_(seconds), host_(std::move(host)) {
-  last_ = now();
+  last_ = steady_seconds();
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -28,19 +21,19 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::enter(const char* phase, std::int64_t step) {
-  last_ = now();
+  last_ = steady_seconds();
   step_ = step;
   phase_ = phase;
 }
 
-void Watchdog::beat() { last_ = now(); }
+void Watchdog::beat() { last_ = steady_seconds(); }
 
 void Watchdog::watch() {
   std::unique_lock lock(mutex_);
   while (!over_) {
     ends_.wait_for(lock, std::chrono::seconds(1));
     const char* phase = phase_;
-    if (over_ || phase == nullptr || now() - last_ < seconds_) continue;
+    if (over_ || phase == nullptr || steady_seconds() - last_ < seconds_) continue;
     std::fprintf(stderr,
                  "annulus: rank %d on %s: no progress for %.0f s in phase \"%s\" of step %lld; the job ends here: "
                  "look for a rank that died or a file system that hangs, or raise run.stall_seconds\n",
