@@ -142,8 +142,8 @@ struct AttentionBwd {
   Tensor lse, delta;  // (H, Tq)    in  f32
   Tensor first;       // (Tq)       in  i64
   std::span<const AttentionBlock> blocks;
-  Tensor dq;      // (Tq, H, D) +=  f32; or T: exactly one block that covers all rows, overwritten
-  Tensor dk, dv;  // (Tk, G, D) +=  f32; or T: likewise
+  Tensor dq;          // (Tq, H, D) +=  f32 (also when T is f32); or bf16: one block of all rows, overwritten
+  Tensor dk, dv;      // (Tk, G, D) of dq's type, likewise
   double scale = 1.0;
   Tensor workspace;  // u8, at least attention_bwd_bytes() of the same call
 };
@@ -163,8 +163,8 @@ struct SwigluBwd {
 
 /// Softmax cross-entropy of a tile of tokens; the gradient replaces the logits.
 ///   nll[n] = log sum_v exp(z[n,v]) - z[n,target],  z <- scale * (softmax(z) - onehot(target)) in T
-/// Rows whose target is negative get nll 0 and gradient 0. `scale` is 1 / (targets of the whole step): the
-/// one division. scale = 0 leaves gradients zero (evaluation).
+/// Rows whose target is negative get zeros everywhere. `scale` is 1 / (targets of the whole step): the one
+/// division. scale = 0 leaves gradients zero (evaluation).
 struct LossTile {
   Tensor logits;   // (N, V) in/out T
   Tensor targets;  // (N)    in     i32
@@ -195,7 +195,8 @@ struct Cast {
 /// One AdamW step over a slice of one parameter (Loshchilov & Hutter 2019, alg. 2; epsilon outside the root):
 ///   g = grad * grad_scale;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
 ///   w = w - lr * decay * w;  w -= lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
-/// State is f32, or bf16 rounded stochastically with draw(seed, Draw::weight/moment1/moment2,
+/// where w takes m and v as they are before they are rounded.
+/// State is f32, or bf16 rounded by narrow_stochastic (core/bf16.h) with draw(seed, Draw::weight/moment1/moment2,
 /// (step << 20) + parameter, index in the full shape): an element takes word (index % 4) of draw(index / 4).
 struct AdamW {
   Tensor grad;    // (n) in      f32 or bf16
