@@ -1,5 +1,6 @@
 #include "parallel/ring_attention.h"
 #include <algorithm>
+#include "parallel/ring_travel.h"
 
 namespace annulus {
 namespace {
