@@ -114,6 +114,11 @@ void Engine::settle() {
   for (int l = 0; l < kLanes; ++l) queue.sync(queue.mark(static_cast<Lane>(l)));
 }
 
+void Engine::abandon() {
+  settle();
+  model_.abandon();
+}
+
 RowTotals Engine::micro(const LocalRow& row, double scale) {
   arena_->begin("micro");
   return model_.train_row(row, scale);

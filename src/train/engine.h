@@ -1,6 +1,8 @@
 // One rank's machine for a run: groups, state and model on a backend, in an arena. The same code counts memory
 // on the dry backend and trains on a real one.
 #pragma once
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include "config/model_config.h"
@@ -19,6 +21,7 @@ struct Node {
   std::string host;
   int index = 0;                      // number of the host among the job's
   int local_rank = 0, local_size = 1;
+  std::atomic<std::int64_t>* step = nullptr;  // where others may read the step under way
 };
 
 /// What an engine is made from; the same on every rank but for the grid's indices.
@@ -60,6 +63,10 @@ class Engine {
   double finish_gradients();
   /// Clips, steps AdamW (step counts from 1) and zeroes the gradients.
   UpdateResult update(double lr, std::int64_t step);
+
+  /// After an exception out of these: temporaries and gathered weights are forgotten. Weights and moments are
+  /// whole and can be saved; gradients are not.
+  void abandon();
 
   ShardedState& state() { return state_; }
   Arena& arena() { return *arena_; }

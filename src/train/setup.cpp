@@ -48,20 +48,18 @@ std::string with_overrides(const std::string& json, const ModelSection& m, const
   return all.dump(2) + "\n";
 }
 
+ModelConfig model_config_of(const RunConfig& run) {
+  const std::string& path = run.model.path;
+  if (path.empty()) usage_error("model.path is not set: give a Hugging Face folder or an Annulus .h5 file");
+  const std::string json = with_overrides(config_json_of(path), run.model, path);
+  ModelConfig config = parse_model_config(json, is_h5(path) ? path : path + "/config.json");
+  config.json = json;
+  return config;
+}
+
 ModelSource open_model(const RunConfig& run) {
-  if (run.model.path.empty())
-    usage_error("model.path is not set: give a Hugging Face folder or an Annulus .h5 file");
-  ModelSource source;
-  std::string json;
-  if (run.model.init == "random") {
-    json = config_json_of(run.model.path);
-  } else {
-    source.weights = open_weights(run.model.path);
-    json = source.weights->config_json();
-  }
-  json = with_overrides(json, run.model, run.model.path);
-  source.config = parse_model_config(json, is_h5(run.model.path) ? run.model.path : run.model.path + "/config.json");
-  source.config.json = json;
+  ModelSource source{.config = model_config_of(run), .weights = nullptr};
+  if (run.model.init != "random") source.weights = open_weights(run.model.path);
   if (source.weights) check_source(*source.weights, make_units(source.config), source.config, run.model.path);
   return source;
 }
@@ -73,6 +71,13 @@ std::string token_file_of(Comm& world, const std::vector<std::string>& files, co
   if (world.rank() == 0 && reuse) there = fs::exists(out) ? 1 : 0;
   if (world.max(there) == 0) tokenize_files(world, files, run.data, model, run.model.path, out);
   return out;
+}
+
+DType compute_type(const RunConfig& run, Place place) {
+  if (run.device.precision == "auto") return place == Place::device ? DType::bf16 : DType::f32;
+  if (run.device.precision == "bf16" && place == Place::host)
+    usage_error("device.precision=bf16 needs a GPU; on a CPU use f32 (or auto)");
+  return run.device.precision == "bf16" ? DType::bf16 : DType::f32;
 }
 
 std::unique_ptr<Engine> build_engine(Comm& world, const Node& node, Backend& backend, const EngineSpec& spec,

@@ -17,6 +17,8 @@ struct ModelSource {
   std::unique_ptr<WeightSource> weights; // null when model.init=random
 };
 
+/// config.json of model.path with the run's overrides; no weights are needed.
+ModelConfig model_config_of(const RunConfig&);
 /// The same on every rank. Weights are checked against the config.
 ModelSource open_model(const RunConfig&);
 /// config.json with the run's rope.* keys written into it, in whichever of the two places the file uses.
@@ -25,6 +27,9 @@ std::string with_overrides(const std::string& json, const ModelSection&, const s
 /// The token file of `files`: itself when it is one (.h5), else `out`, tokenized now unless `reuse` and it is there.
 std::string token_file_of(Comm& world, const std::vector<std::string>& files, const RunConfig&,
                           const ModelConfig&, const std::string& out, bool reuse);
+
+/// Type of the computation: what device.precision asks for, by default bf16 on a device and f32 on a CPU.
+DType compute_type(const RunConfig&, Place);
 
 using Say = std::function<void(const std::string&)>;
 

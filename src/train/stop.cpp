@@ -40,6 +40,9 @@ Stop signal_received() {
   return g_usr1 != 0 ? Stop::sigusr1 : Stop::none;
 }
 
-void clear_stop_signals() { g_usr1 = g_term = 0; }
+void clear_stop_signals() {
+  g_usr1 = 0;
+  g_term = 0;
+}
 
 }  // namespace annulus

@@ -4,9 +4,9 @@
 #include <ctime>
 #include <filesystem>
 #include "io/fault.h"
-#include "io/hf_export.h"
 #include "train/clock.h"
 #include "train/facts.h"
+#include "train/hf_folder.h"
 #include "train/metrics.h"
 #include "train/weights_fill.h"
 
@@ -14,19 +14,6 @@ namespace annulus {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The name that a dtype of config.json has in safetensors.
-std::string stored_dtype(const std::string& dtype) {
-  if (dtype == "bfloat16") return "BF16";
-  return dtype == "float16" ? "F16" : "F32";
-}
-
-DType compute_type(const RunConfig& run, Place place) {
-  if (run.device.precision == "auto") return place == Place::device ? DType::bf16 : DType::f32;
-  if (run.device.precision == "bf16" && place == Place::host)
-    usage_error("device.precision=bf16 needs a GPU; on a CPU use f32 (or auto)");
-  return run.device.precision == "bf16" ? DType::bf16 : DType::f32;
-}
 
 }  // namespace
 
@@ -158,8 +145,10 @@ void Trainer::save() {
   const double begun = steady_seconds();
   const std::string path = folder_.checkpoint(progress_.step);
   agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
-  save_state(world_, *engine_, path, make_facts(progress_, run_, model_.config, model_print_, data_print_),
-             run_.debug.fail);
+  std::map<std::string, std::string> facts =
+      make_facts(progress_, run_, model_.config, model_print_, data_print_);
+  facts.merge(source_facts(model_, run_.model.path, engine_->state().units()));
+  save_state(world_, *engine_, path, std::move(facts), run_.debug.fail);
   saved_step_ = progress_.step;
   if (run_.checkpoint.keep > 0) prune_checkpoints(world_, folder_.path("checkpoints"), run_.checkpoint.keep);
   last_save_ = steady_seconds();
@@ -199,7 +188,9 @@ void Trainer::export_model() {
   watchdog_.enter("export", progress_.step);
   if (run_.checkpoint.final == "h5") {
     const std::string path = folder_.path("model.h5");
-    save_weights(world_, *engine_, path, {{"config_json", model_.config.json}});
+    std::map<std::string, std::string> facts = source_facts(model_, run_.model.path, engine_->state().units());
+    facts["config_json"] = model_.config.json;
+    save_weights(world_, *engine_, path, std::move(facts));
     folder_.say("wrote " + path);
     return;
   }
@@ -209,25 +200,7 @@ void Trainer::export_model() {
     folder_.say(folder + " is there already and was left as it is");
     return;
   }
-  ExportRequest request{.folder = folder,
-                        .source_folder = fs::is_directory(run_.model.path) ? run_.model.path : "",
-                        .config_json = model_.config.json,
-                        .tensors = {}};
-  std::map<std::string, std::string> source_types;
-  if (model_.weights)
-    for (const StoredTensor& t : model_.weights->tensors()) source_types[t.name] = t.dtype;
-  for (const Unit& unit : engine_->state().units())
-    for (const Parameter& p : unit.parameters) {
-      const auto found = source_types.find(p.name);
-      request.tensors.push_back(
-          {p.name, p.shape, found != source_types.end() ? found->second : stored_dtype(model_.config.dtype)});
-    }
-  const std::unique_ptr<H5Reader> reader = open_h5(folder_.checkpoint(progress_.step));
-  export_hf(world_, request,
-            [&](const std::string& name, std::int64_t from, std::int64_t count, const Tensor& to) {
-              reader->read("/model/" + name, from, count, to);
-              watchdog_.beat();
-            });
+  export_folder(world_, folder_.checkpoint(progress_.step), folder, [this] { watchdog_.beat(); });
   folder_.say("wrote " + folder);
   watchdog_.rest();
 }

@@ -18,6 +18,7 @@ void Trainer::step() {
     if (!gradients_written_) at_edge();
   } catch (const Stopped& stopped) {
     stop_ = stopped.why;
+    engine_->abandon();
     folder_.say(std::string(name_of(stop_)) + ": saving the state after step " + std::to_string(progress_.step));
     save();
   }
@@ -37,6 +38,7 @@ std::vector<LocalRow> Trainer::read_rows(const StepRows& rows) {
 void Trainer::run_step() {
   const std::int64_t k = progress_.step;
   watchdog_.enter(k == first_step_ ? "first step" : "step", k + 1);
+  if (node_.step != nullptr) *node_.step = k + 1;
   const double begun = steady_seconds();
   agree_on_stop();
   inject_fault(run_.debug.fail, "step", world_.rank(), "nothing", 0);
@@ -89,7 +91,7 @@ void Trainer::write_gradients() {
   save_gradients(world_, *engine_, run_.debug.gradients,
                  {{"config_json", model_.config.json}, {"grad_norm", std::to_string(norm)}});
   gradients_written_ = true;
-  folder_.say("wrote the gradients of step 1 to " + run_.debug.gradients);
+  folder_.say("wrote the gradients of step " + std::to_string(progress_.step + 1) + " to " + run_.debug.gradients);
   watchdog_.rest();
 }
 

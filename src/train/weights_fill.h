@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include "comm/comm.h"
+#include "config/model_config.h"
 #include "io/weights.h"
 #include "parallel/sharded_state.h"
 #include "train/staging.h"
