@@ -1,4 +1,4 @@
-#include <cstdio>
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include "app/commands.h"
@@ -12,9 +12,9 @@ namespace {
 constexpr std::size_t kShown = 200;  // characters of a fact
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "(";
-  for (std::size_t d = 0; d < shape.size(); ++d) text += (d > 0 ? ", " : "") + std::to_string(shape[d]);
-  return text + ")";
+  std::string text;
+  for (const std::int64_t d : shape) text += (text.empty() ? "(" : ", ") + std::to_string(d);
+  return text.empty() ? "()" : text + ")";
 }
 
 std::int64_t size_of(const std::vector<std::int64_t>& shape) {
@@ -73,8 +73,21 @@ Exit run_inspect(Program& program) {
     print_folder(program, *open_weights(path));
     return Exit::ok;
   }
-  const std::unique_ptr<H5Reader> file = open_h5(path);
-  print_h5(program, *file);
+  std::string why;  // what is wrong with it as a file of weights
+  try {
+    print_h5(program, *open_h5(path));
+    return Exit::ok;
+  } catch (const Error& e) {
+    if (e.code != Exit::input) throw;
+    why = e.what();
+  }
+  std::unique_ptr<TokenFile> tokens;
+  try {
+    tokens = open_token_file(path);
+  } catch (const Error&) {
+    input_error(why);
+  }
+  print_tokens(program, *tokens);
   return Exit::ok;
 }
 

@@ -8,9 +8,9 @@ namespace annulus {
 namespace {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "(";
-  for (std::size_t d = 0; d < shape.size(); ++d) text += (d > 0 ? ", " : "") + std::to_string(shape[d]);
-  return text + ")";
+  std::string text;
+  for (const std::int64_t d : shape) text += (text.empty() ? "(" : ", ") + std::to_string(d);
+  return text.empty() ? "()" : text + ")";
 }
 
 /// Tensors that folders hold and no computation needs: buffers of old files, and the head of a tied model.
