@@ -40,7 +40,7 @@ std::vector<RingCase> cases() {
       {.row = whole(1), .H = 2, .G = 1, .D = 3, .groups = 1, .window = 0, .per_member = 1},
       {.row = whole(61), .H = 6, .G = 3, .D = 5, .groups = 1, .window = 0, .per_member = 1},
       {.row = whole(61), .H = 6, .G = 3, .D = 5, .groups = 3, .window = 0, .per_member = 1},
-      {.row = whole(331), .H = 4, .G = 4, .D = 7, .groups = 2, .window = 0, .per_member = 1},
+      {.row = whole(331), .H = 4, .G = 4, .D = 7, .groups = 2, .window = 0, .per_member = 1, .passage = 1000},
       {.row = whole(67), .H = 3, .G = 3, .D = 5, .groups = 1, .window = 9, .per_member = 1},
       {.row = whole(67), .H = 6, .G = 3, .D = 5, .groups = 3, .window = 50, .per_member = 4},
       {.row = packed, .H = 6, .G = 2, .D = 5, .groups = 1, .window = 0, .per_member = 4},
@@ -69,6 +69,7 @@ RingCase random_case(Dice& dice) {
              .seed = static_cast<std::uint64_t>(dice.in(1, 1000))};
   c.H = c.G * dice.in(1, 3);
   if (dice.in(0, 1) == 1) c.groups = c.G;
+  if (dice.in(0, 1) == 1) c.passage = dice.in(20, 200);
   return c;
 }
 
@@ -156,7 +157,9 @@ void ring_keeps_documents_apart() {
   RingData data = make_inputs<float>(c, map.length());
   Arena arena(r.backend->queue(), r.backend->memory());
   RingRun run(*r.backend, arena, *r.world, c, map.member_tokens(), DType::f32);
-  const MemberResult before = run.run(c, map, data);
+  const MemberResult before = run.run(c, map, data), again = run.run(c, map, data);
+  BOOST_TEST((before.o == again.o && before.lse == again.lse && before.dq == again.dq &&
+              before.dk == again.dk && before.dv == again.dv));
   const std::int64_t token = 40, begin = 37, end = 90;  // the second document's
   for (std::int64_t x = 0; x < c.G * c.D; ++x) {
     data.k[at(token * c.G * c.D + x)] += 3;
@@ -197,7 +200,14 @@ void ring_follows_plan_and_marks() {
     std::uint64_t seed;
   };
   for (std::int64_t groups : {1, 3}) {
-    RingCase c{.row = whole(157), .H = 6, .G = 3, .D = 5, .groups = groups, .window = 0, .per_member = 4};
+    RingCase c{.row = whole(157),
+               .H = 6,
+               .G = 3,
+               .D = 5,
+               .groups = groups,
+               .window = 0,
+               .per_member = 4,
+               .passage = 333};
     std::vector<Problem> problems;
     for (const RowShape& row : {whole(157), RowShape{157, 157, {0, 1, 40, 41, 42, 100, 150}},
                                 RowShape{157, 90, {0, 80}}, RowShape{157, 0, {}}})
@@ -264,6 +274,7 @@ BOOST_AUTO_TEST_CASE(ring_attention_refuses_heads_that_do_not_divide) {
   const auto make = [&](AttentionShape s) { RingAttention(*r.backend, arena, *r.world, s, DType::f32); };
   BOOST_CHECK_THROW(make({.H = 5, .G = 2, .D = 4}), Error);
   BOOST_CHECK_THROW(make({.H = 6, .G = 3, .D = 4, .groups = 2}), Error);
+  BOOST_CHECK_THROW(make({.H = 6, .G = 3, .D = 4, .passage = 0}), Error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -18,6 +18,7 @@ struct RingCase {
   int per_member;
   double offset = 0;  // keys of even documents score about +offset, of odd ones -offset, of others both
   std::uint64_t seed = 1;
+  std::int64_t passage = std::int64_t{1} << 24;
 };
 
 /// Whole-row tensors by row position: q, o, d_o, dq (S, H, D); k, v, dk, dv (S, G, D); lse (S, H).
@@ -128,7 +129,8 @@ class RingRun {
                     .G = G_,
                     .D = D_,
                     .scale = 1 / std::sqrt(static_cast<double>(D_)),
-                    .groups = shape.groups},
+                    .groups = shape.groups,
+                    .passage = shape.passage},
                    T) {
     const auto keep = [&](const char* name, DType type, std::initializer_list<std::int64_t> dims) {
       return arena.keep(Region::workspace, name, type, dims);
