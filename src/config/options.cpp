@@ -3,10 +3,12 @@
 // mark, and appends a flag's list to the file's instead of replacing it.
 #include <boost/program_options.hpp>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include "config/keys.h"
 #include "config/run_config.h"
+#include "config/values.h"
 #include "core/check.h"
 
 namespace annulus {
@@ -32,8 +34,15 @@ po::options_description described() {
   return out;
 }
 
+/// For a message: one line, whatever was given.
+std::string shown(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
+  return text;
+}
+
 [[noreturn]] void unknown(const std::string& name, const std::string& where) {
-  usage_error("\"" + name + "\" " + where + " is not a known key; the nearest is " +
+  usage_error("\"" + shown(name) + "\" " + where + " is not a known key; the nearest is " +
               nearest_key(name).full() + ", and --help lists all");
 }
 
@@ -51,10 +60,18 @@ std::string without_comment(const std::string& value) {
   return value;
 }
 
-bool known_section(const std::string& name) {
-  for (const Key& k : keys())
-    if (k.section == name) return true;
-  return false;
+/// The known section that looks most like `name`; `name` itself when it is known.
+std::string nearest_section(const std::string& name) {
+  std::string best;
+  int least = std::numeric_limits<int>::max();
+  for (const Key& k : keys()) {
+    const int distance =
+        edit_distance(name.substr(0, name.find('.')), k.section) + (name == k.section ? 0 : 1);
+    if (distance >= least) continue;
+    least = distance;
+    best = k.section;
+  }
+  return best;
 }
 
 std::string line_of(const std::string& file, int line) {
@@ -82,9 +99,9 @@ po::parsed_options read_ini(const std::string& path, const po::options_descripti
       const std::string head = without_comment(line);
       if (head.back() != ']') usage_error(where + ": \"" + head + "\" does not end with ]; write [section]");
       section = trimmed(head.substr(1, head.size() - 2));
-      if (!known_section(section))
-        usage_error("[" + section + "] " + where + " is not a known section; the nearest is [" +
-                    std::string(nearest_key(section + ".").section) + "]");
+      if (const std::string nearest = nearest_section(section); nearest != section)
+        usage_error("[" + section + "] " + where + " is not a known section; the nearest is [" + nearest +
+                    "]");
       continue;
     }
     const std::size_t equals = line.find('=');
@@ -162,8 +179,8 @@ RunConfig parse_run_config(const std::vector<std::string>& args) {
                                   : std::vector<std::string>{values[full].as<std::string>()};
     for (const std::string& text : texts)
       if (const std::string why = read_value(k, text, config); !why.empty())
-        usage_error(full + " is \"" + text + "\" " + (flagged ? from_flags[full] : from_file[full]) + ": " +
-                    why);
+        usage_error(full + " is \"" + shown(text) + "\" " + (flagged ? from_flags[full] : from_file[full]) +
+                    ": " + why);
   }
   return config;
 }
