@@ -12,23 +12,22 @@ Arena make_arena(Backend& backend, std::optional<Layout> layout) {
   return Arena(backend.queue(), backend.memory());
 }
 
-/// Norms near one and biases near zero, but neither at them; all else normal.
-float random_weight(const Parameter& p, std::int64_t index) {
-  const double x = normal(11, Draw::init, p.id, static_cast<std::uint64_t>(index));
-  return static_cast<float>(p.shape.size() == 2 ? 0.2 * x : p.init_value + 0.1 * x);
-}
-
-void fill_weights(Backend& backend, ShardedState& state) {
-  if (!backend.memory().real()) return;
+void fill(ShardedState& state, const FillWeights& weights) {
   for (std::size_t u = 0; u < state.units().size(); ++u) {
     const UnitState& s = state.state(static_cast<int>(u));
     for (const Segment& segment : s.segments)
-      for (std::int64_t i = 0; i < segment.count; ++i)
-        s.master.as<float>()[segment.at + i] = random_weight(*segment.parameter, segment.from + i);
+      weights(*segment.parameter, segment.from, s.master.span(segment.at, segment.count));
   }
 }
 
 }  // namespace
+
+void random_weights(const Parameter& p, std::int64_t from, const Tensor& to) {
+  for (std::int64_t i = 0; i < to.size(); ++i) {
+    const double x = normal(11, Draw::init, p.id, static_cast<std::uint64_t>(from + i));
+    to.as<float>()[i] = static_cast<float>(p.shape.size() == 2 ? 0.2 * x : p.init_value + 0.1 * x);
+  }
+}
 
 WholeRow make_row(std::int64_t sequence, const std::vector<std::int64_t>& documents, std::int64_t vocabulary,
                   std::uint64_t stream) {
@@ -92,7 +91,7 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
   const ModelConfig& c = options_.config;
   state_ = std::make_unique<ShardedState>(backend_, arena_, make_units(c), *shard_, *replica_,
                                           StateOptions{.compute = options_.model.compute});
-  fill_weights(backend_, *state_);
+  if (backend_.memory().real()) fill(*state_, options_.weights);
   const AttentionShape shape{.H = c.H,
                              .G = c.G,
                              .D = c.D,
@@ -107,7 +106,10 @@ RowTotals Rig::over_context(RowTotals t) {
 }
 
 RowTotals Rig::train(const WholeRow& row, double scale) {
-  const LocalRow local = cut(row, grid_, options_.per_member, options_.config.distinct_windows());
+  return train(cut(row, grid_, options_.per_member, options_.config.distinct_windows()), scale);
+}
+
+RowTotals Rig::train(const LocalRow& local, double scale) {
   arena_.begin("micro");
   return over_context(model_->train_row(local, scale));
 }

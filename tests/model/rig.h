@@ -1,5 +1,6 @@
 // A tiny model with everything that it runs on, over any group of ranks.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,12 +25,18 @@ LocalRow cut(const WholeRow&, const Grid&, int per_member, const std::vector<std
 /// Widths that no tile or vector length divides; layers full, windowed, full.
 ModelConfig tiny_config();
 
+/// Writes elements [from, from + to.size()) of a parameter's full shape.
+using FillWeights = std::function<void(const Parameter&, std::int64_t from, const Tensor& to)>;
+/// Norms near one and biases near zero, but neither at them; all else normal.
+void random_weights(const Parameter&, std::int64_t from, const Tensor& to);
+
 struct RigOptions {
   ModelConfig config = tiny_config();
   ModelOptions model;
   int context = 1;
   int per_member = 1;
   std::int64_t groups = 1;  // attention_groups
+  FillWeights weights = random_weights;
 };
 
 using Gradients = std::map<std::string, std::vector<float>>;
@@ -42,6 +49,7 @@ class Rig {
 
   /// One micro-step over one row; `scale` as in Model::train_row. Sums over the ranks of the row.
   RowTotals train(const WholeRow&, double scale);
+  RowTotals train(const LocalRow&, double scale);
   RowTotals eval(const WholeRow&);
   /// Full gradients by name: the sum since the last zero_gradients().
   Gradients gradients();
