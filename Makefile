@@ -35,7 +35,7 @@ venv:
 	@./setup.sh venv
 
 check: all venv
-	@cd $(BUILD) && ctest --output-on-failure -j 2
+	@cd $(BUILD) && ctest -L all --output-on-failure -j 2
 
 check-fast: all
 	@cd $(BUILD) && ctest -L fast --output-on-failure -j 2
