@@ -112,6 +112,18 @@ BOOST_AUTO_TEST_CASE(operations_refuse_what_their_description_excludes) {
   }
 }
 
+// The data readers vouch for ids; the reference looks again, where a kernel would read beyond the table.
+BOOST_AUTO_TEST_CASE(cpu_operations_refuse_ids_beyond_the_vocabulary) {
+  Device d(cpu());
+  const Tensor table = d.out("table", DType::f32, {3, 2}), y = d.out("y", DType::f32, {2, 2});
+  const Tensor ids = d.in("ids", {2}, std::vector<std::int32_t>{0, 3}), nll = d.out("nll", DType::f32, {2});
+  BOOST_CHECK_THROW(d.ops().embed_fwd(Lane::compute, {.ids = ids, .table = table, .y = y}), Error);
+  BOOST_CHECK_THROW(
+      d.ops().loss_tile(Lane::compute, {.logits = y.view({2, 2}), .targets = ids, .nll = nll, .scale = 1.0}),
+      Error);
+  BOOST_TEST(d.intact());
+}
+
 BOOST_AUTO_TEST_CASE(exp_fast_is_good_to_three_places) {
   double worst = 0.0;
   for (float x = -87.f; x < 88.f; x += 0.00317f) {
