@@ -44,6 +44,7 @@ RingAttention::RingAttention(Backend& backend, Arena& arena, Comm& ring, Attenti
   need(shape.G >= 1 && shape.H % shape.G == 0, "ring attention: key/value heads do not divide query heads");
   need(shape.groups >= 1 && shape.G % shape.groups == 0,
        "ring attention: attention groups do not divide key/value heads");
+  need(shape.passage >= 1, "ring attention: sums move by one element at least");
 }
 
 DType RingAttention::grad_dtype() const {
@@ -123,7 +124,7 @@ void RingAttention::backward(const RowMap& map, std::int64_t window, const Tenso
       scope.take("attention scratch", DType::u8,
                  {backward_scratch(ops, q.heads(0, heads), heads_of(kv, 0, key_heads), dq.heads(0, heads))});
   TravellingKeys keys(arena_, ring_, Tm, key_heads, D, shape_.groups > 1, type_);
-  TravellingSums sums(arena_, ring_, ops, Tm, key_heads, D);
+  TravellingSums sums(arena_, ring_, ops, Tm, key_heads, D, shape_.passage);
   for (std::int64_t g = 0; g < shape_.groups; ++g) {
     const auto attend = [&](int s, const KeyValue& d) {
       const auto& blocks = steps[static_cast<std::size_t>(s)];

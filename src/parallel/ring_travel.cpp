@@ -4,9 +4,6 @@
 namespace annulus {
 namespace {
 
-/// Elements that a sum moves by at a time: 64 MB, long enough for full bandwidth, short beside a slot.
-constexpr std::int64_t kPassage = std::int64_t{1} << 24;
-
 /// Slots that fill in turn: a ring of two fills one, once.
 std::size_t turns(const Comm& ring) {
   return static_cast<std::size_t>(std::min(ring.size() - 1, 2));
@@ -77,13 +74,13 @@ void TravellingKeys::finish() {
 }
 
 TravellingSums::TravellingSums(Arena& arena, Comm& ring, Ops& ops, std::int64_t rows, std::int64_t heads,
-                               std::int64_t D)
+                               std::int64_t D, std::int64_t passage)
     : arena_(arena), queue_(arena.queue()), ring_(ring), ops_(ops) {
   for (std::size_t i = 0; i < turns(ring); ++i)
     slots_.push_back(arena.take(Region::comm, "travelling key gradients", DType::f32, {2, rows, heads, D}));
   if (!slots_.empty())
     passage_ = arena.take(Region::comm, "passage of key gradients", DType::f32,
-                          {std::min(kPassage, slots_[0].size())}, Lane::ring);
+                          {std::min(passage, slots_[0].size())}, Lane::ring);
 }
 
 void TravellingSums::shift(const Route& route, int step) {

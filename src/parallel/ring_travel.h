@@ -72,7 +72,9 @@ class TravellingKeys {
 /// through a small buffer. From the last member that used the keys their sum goes home.
 class TravellingSums {
  public:
-  TravellingSums(Arena&, Comm& ring, Ops&, std::int64_t rows, std::int64_t heads, std::int64_t D);
+  /// `passage`: elements that move at a time, more than none.
+  TravellingSums(Arena&, Comm& ring, Ops&, std::int64_t rows, std::int64_t heads, std::int64_t D,
+                 std::int64_t passage);
   /// Where the returning sum of a group's home keys is added: (2, Tm, heads, D) f32, contiguous.
   void start(const Tensor& own) { own_ = own; }
   /// Posts the transfers into `step` (2 to the size of the ring), before the attention of that step.
