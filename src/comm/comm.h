@@ -16,8 +16,14 @@ namespace annulus {
 
 enum class Reduce : std::uint8_t { sum, max };
 
-struct Send { int to; Tensor data; };
-struct Receive { int from; Tensor data; };
+struct Send {
+  int to;
+  Tensor data;
+};
+struct Receive {
+  int from;
+  Tensor data;
+};
 
 /// Two faces. The tensor face is asynchronous on its lane (order and completion come from the Queue's marks);
 /// tensors lie where the backend computes and are contiguous. The host face is synchronous, for counts and
@@ -52,20 +58,33 @@ class Comm {
 
   /// Ranks with the same color form a group, ordered by rank.
   virtual std::unique_ptr<Comm> split(int color) const = 0;
+  /// Ranks that share a node's memory form a group. A group of one, and pretended ones, are one node.
+  virtual std::unique_ptr<Comm> split_by_node() const { return split(0); }
+  /// Address of the MPI communicator behind the host face (for MPI-IO), or null.
+  virtual void* mpi_handle() const { return nullptr; }
 
   // Conveniences on the host face.
-  std::int64_t sum(std::int64_t v) { all_reduce(std::span(&v, 1)); return v; }
-  double sum(double v) { all_reduce(std::span(&v, 1)); return v; }
-  std::int64_t max(std::int64_t v) { all_reduce(std::span(&v, 1), Reduce::max); return v; }
+  std::int64_t sum(std::int64_t v) {
+    all_reduce(std::span(&v, 1));
+    return v;
+  }
+  double sum(double v) {
+    all_reduce(std::span(&v, 1));
+    return v;
+  }
+  std::int64_t max(std::int64_t v) {
+    all_reduce(std::span(&v, 1), Reduce::max);
+    return v;
+  }
 };
 
-/// Runs `work`, which one rank may fail alone (its part of a file is bad, its disk is full), and agrees on the
-/// outcome: when any rank threw, all throw the same error, that of the lowest failing rank. `work` must make
-/// no collective call. `phase` names what was going on.
+/// Runs `work`, which one rank may fail alone (its part of a file is bad, its disk is full), and agrees on
+/// the outcome: when any rank threw, all throw the same error, that of the lowest failing rank. `work` must
+/// make no collective call. `phase` names what was going on.
 void agreed(Comm&, std::string_view phase, const std::function<void()>& work);
 
-std::unique_ptr<Comm> make_self_comm(Queue&);                            // comm_self.cpp
-std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, int size);    // comm_loopback.cpp
+std::unique_ptr<Comm> make_self_comm(Queue&);                          // comm_self.cpp
+std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, int size);  // comm_loopback.cpp
 
 /// The program's life inside MPI (comm_mpi.cpp). One object in main; `world` lives as long as it does.
 class MpiSession {
@@ -73,14 +92,17 @@ class MpiSession {
   MpiSession(int* argc, char*** argv);  // MPI_Init_thread(funneled); sets g_rank_for_messages
   ~MpiSession();                        // finalizes, unless the job is being aborted
   MpiSession(const MpiSession&) = delete;
-  int rank() const;
-  int size() const;
-  int local_rank() const;  // rank within the node (MPI_COMM_TYPE_SHARED)
-  int local_size() const;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int local_rank() const { return local_rank_; }  // rank within the node (MPI_COMM_TYPE_SHARED)
+  int local_size() const { return local_size_; }
   /// Host-memory group of all ranks.
   std::unique_ptr<Comm> world(Queue&) const;
   /// Ends the whole job at once with this exit code; does not return.
   [[noreturn]] void abort(Exit) const;
+
+ private:
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
 };
 
 }  // namespace annulus

@@ -8,37 +8,37 @@ namespace annulus {
 
 /// Rotary embedding, every type reduced to what the op needs by rope_frequencies().
 struct RopeConfig {
-  std::string type = "default";            // default, yarn, llama3
-  double theta = 0;                        // never defaulted in silence
+  std::string type = "default";  // default, yarn, llama3
+  double theta = 0;              // never defaulted in silence
   double factor = 1;
-  std::int64_t original_positions = 0;     // original_max_position_embeddings
-  double beta_fast = 32, beta_slow = 1;    // yarn
-  bool truncate = true;                    // yarn
-  double attention_factor = 0;             // yarn; 0: by the formula
-  double mscale = 0, mscale_all_dim = 0;   // yarn
+  std::int64_t original_positions = 0;               // original_max_position_embeddings
+  double beta_fast = 32, beta_slow = 1;              // yarn
+  bool truncate = true;                              // yarn
+  double attention_factor = 0;                       // yarn; 0: by the formula
+  double mscale = 0, mscale_all_dim = 0;             // yarn
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
 };
 
 struct ModelConfig {
-  std::string model_type;     // qwen3, llama
+  std::string model_type;  // qwen3, llama
   std::int64_t C = 0, F = 0, V = 0, L = 0, H = 0, G = 0, D = 0;
   double norm_eps = 1e-6;
-  bool qk_norm = false;       // RMSNorm on q and k heads
-  bool qkv_bias = false;      // on q, k, v
+  bool qk_norm = false;   // RMSNorm on q and k heads
+  bool qkv_bias = false;  // on q, k, v
   bool o_bias = false;
   bool mlp_bias = false;
-  bool tied = false;          // head = embedding
+  bool tied = false;                  // head = embedding
   std::vector<std::int64_t> windows;  // per layer; 0: none
   RopeConfig rope;
-  std::int64_t max_positions = 0;     // trained positions (max_position_embeddings)
-  std::vector<std::int64_t> eos;      // ids
+  std::int64_t max_positions = 0;  // trained positions (max_position_embeddings)
+  std::vector<std::int64_t> eos;   // ids
   std::int64_t bos = -1;
-  double init_std = 0.02;             // initializer_range
-  std::string dtype = "float32";      // of the source: float32, bfloat16, float16
-  std::string json;                   // the file's text, for export
+  double init_std = 0.02;         // initializer_range
+  std::string dtype = "float32";  // of the source: float32, bfloat16, float16
+  std::string json;               // the file's text, for export
 
   std::vector<std::int64_t> distinct_windows() const;
-  std::int64_t parameters() const;    // counted from the shapes
+  std::int64_t parameters() const;  // counted from the shapes
 };
 
 /// Reads and checks config.json text. Unknown model types, rope types, activations and contradictions are

@@ -13,7 +13,8 @@ namespace annulus {
 enum class Exit : int { ok = 0, bug = 1, usage = 2, input = 3, environment = 4, requeue = 75 };
 
 /// `everywhere` is true when every rank throws the same error at the same place (a wrong config, an agreed
-/// failure): rank 0 prints it and all finalize. Otherwise the rank that found it prints it and aborts the job.
+/// failure): rank 0 prints it and all finalize. Otherwise the rank that found it prints it and aborts the
+/// job.
 struct Error : std::runtime_error {
   Error(Exit exit_code, std::string sentence, bool on_every_rank)
       : std::runtime_error(std::move(sentence)), code(exit_code), everywhere(on_every_rank) {}
@@ -33,16 +34,19 @@ inline int g_rank_for_messages = 0;  // set once, when MPI has started; printing
 }
 
 /// Checks what only a bug can get wrong. Stays on in release builds.
-inline void need(bool ok, std::string_view why,
-                 std::source_location at = std::source_location::current()) {
+inline void need(bool ok, std::string_view why, std::source_location at = std::source_location::current()) {
   if (!ok) fail("internal check", why, at);
 }
 
 /// What the user got wrong in a command line or config (2), in files that are read (3), or what the machine
 /// lacks (4). Every rank that evaluates the same arguments throws the same; errors that one rank may find
 /// alone (reading its part of a file, say) go through `agreed()` in comm/comm.h.
-[[noreturn]] inline void usage_error(std::string sentence) { throw Error(Exit::usage, std::move(sentence), true); }
-[[noreturn]] inline void input_error(std::string sentence) { throw Error(Exit::input, std::move(sentence), true); }
+[[noreturn]] inline void usage_error(std::string sentence) {
+  throw Error(Exit::usage, std::move(sentence), true);
+}
+[[noreturn]] inline void input_error(std::string sentence) {
+  throw Error(Exit::input, std::move(sentence), true);
+}
 [[noreturn]] inline void environment_error(std::string sentence) {
   throw Error(Exit::environment, std::move(sentence), true);
 }

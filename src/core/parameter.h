@@ -7,12 +7,12 @@
 namespace annulus {
 
 struct Parameter {
-  std::string name;                  // as transformers 5 names it in memory
-  std::vector<std::int64_t> shape;   // full shape, row-major
-  bool decay = true;                 // weight decay applies (matrices yes; norms and biases no)
+  std::string name;                 // as transformers 5 names it in memory
+  std::vector<std::int64_t> shape;  // full shape, row-major
+  bool decay = true;                // weight decay applies (matrices yes; norms and biases no)
   bool trained = true;
-  std::uint64_t id = 0;              // its number in the model: key of the random numbers that belong to it
-  float init_std = 0.02f;            // init=random: standard deviation; 0 means all `init_value`
+  std::uint64_t id = 0;    // its number in the model: key of the random numbers that belong to it
+  float init_std = 0.02f;  // init=random: standard deviation; 0 means all `init_value`
   float init_value = 0.f;
 
   std::int64_t size() const {
@@ -48,9 +48,9 @@ struct Unit {
 /// The part of one parameter that lies in a rank's piece of a unit.
 struct Segment {
   const Parameter* parameter = nullptr;
-  std::int64_t from = 0;   // first element, in the parameter's full shape
+  std::int64_t from = 0;  // first element, in the parameter's full shape
   std::int64_t count = 0;
-  std::int64_t at = 0;     // its place in the piece
+  std::int64_t at = 0;  // its place in the piece
 };
 
 /// Segments of rank `rank` of `ranks`, in order. Gaps belong to nobody and hold zeros.

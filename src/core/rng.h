@@ -32,7 +32,9 @@ constexpr std::array<std::uint32_t, 4> draw(std::uint64_t seed, Draw what, std::
 }
 
 /// Uniform in (0, 1): 24 bits, never 0.
-constexpr double unit_interval(std::uint32_t bits) { return ((bits >> 8) + 0.5) * 0x1p-24; }
+constexpr double unit_interval(std::uint32_t bits) {
+  return ((bits >> 8) + 0.5) * 0x1p-24;
+}
 
 /// A standard normal number (Box-Muller) for the same key (core/rng.cpp).
 double normal(std::uint64_t seed, Draw what, std::uint64_t stream, std::uint64_t index);

@@ -15,12 +15,16 @@ enum class Place : std::uint8_t { host, device };
 
 constexpr std::int64_t bytes_of(DType t) {
   switch (t) {
-    case DType::u8: return 1;
-    case DType::bf16: return 2;
+    case DType::u8:
+      return 1;
+    case DType::bf16:
+      return 2;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
   }
   return 0;
 }
@@ -37,11 +41,16 @@ struct bf16 {
 
 template <class T>
 inline constexpr DType dtype_of = [] {
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, bf16>) return DType::bf16;
-  else if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+  if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, bf16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::i64;
   else {
     static_assert(std::is_same_v<T, std::uint8_t>);
     return DType::u8;
@@ -49,9 +58,9 @@ inline constexpr DType dtype_of = [] {
 }();
 
 struct Tensor {
-  const char* name = "?";                              // for messages; a string literal
-  void* data = nullptr;                                // null: "no such tensor" where a field is optional
-  std::array<std::int64_t, 4> shape{1, 1, 1, 1};       // row-major
+  const char* name = "?";                         // for messages; a string literal
+  void* data = nullptr;                           // null: "no such tensor" where a field is optional
+  std::array<std::int64_t, 4> shape{1, 1, 1, 1};  // row-major
   std::int8_t rank = 0;
   DType dtype = DType::f32;
   Place place = Place::host;
@@ -67,8 +76,8 @@ struct Tensor {
   /// Typed pointer; fails by name when the dtype is not T.
   template <class T>
   T* as(std::source_location at = std::source_location::current()) const {
-    need(dtype == dtype_of<T>, std::string(name) + ": dtype is " + name_of(dtype) + ", not " +
-                                   name_of(dtype_of<T>), at);
+    need(dtype == dtype_of<T>,
+         std::string(name) + ": dtype is " + name_of(dtype) + ", not " + name_of(dtype_of<T>), at);
     return static_cast<T*>(data);
   }
 

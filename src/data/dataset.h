@@ -13,7 +13,9 @@
 namespace annulus {
 
 /// A stretch of tokens of the token file that lies in a row as one document.
-struct Span { std::int64_t from = 0, count = 0; };
+struct Span {
+  std::int64_t from = 0, count = 0;
+};
 /// Documents of one row, in order.
 using PackedRow = std::vector<Span>;
 
@@ -24,7 +26,7 @@ using PackedRow = std::vector<Span>;
 ///   none       one document a row, cut to it
 struct PackingResult {
   std::vector<PackedRow> rows;
-  std::int64_t dropped_tokens = 0;   // by cutting
+  std::int64_t dropped_tokens = 0;  // by cutting
 };
 PackingResult pack_rows(const std::vector<std::int64_t>& document_offsets, std::int64_t sequence,
                         const std::string& strategy);
@@ -43,7 +45,7 @@ class Dataset {
   /// Opens and packs. `vocabulary`: ids at or beyond it are an input error.
   Dataset(Comm& world, const std::string& token_file, const DataSection&, std::int64_t vocabulary);
   std::int64_t rows() const { return static_cast<std::int64_t>(packing_.rows.size()); }
-  std::int64_t tokens() const;             // in rows
+  std::int64_t tokens() const;                      // in rows
   std::int64_t row_tokens(std::int64_t row) const;  // tokens in the row's documents
   const TokenFile& file() const { return *file_; }
   /// The rank's part of a row; reads only the bytes it needs. Local to a rank. A negative row is an empty one

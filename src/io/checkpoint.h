@@ -11,11 +11,11 @@
 
 namespace annulus {
 
-/// A rank's part of one dataset: elements [from, from + data.size()) of the full row-major array. `data` is host
-/// memory and must stay until the save is finished.
+/// A rank's part of one dataset: elements [from, from + data.size()) of the full row-major array. `data` is
+/// host memory and must stay until the save is finished.
 struct Piece {
-  std::string dataset;               // "/model/model.norm.weight", "/optimizer/m/..."
-  Tensor data;                       // f32 or bf16
+  std::string dataset;  // "/model/model.norm.weight", "/optimizer/m/..."
+  Tensor data;          // f32 or bf16
   std::int64_t from = 0;
 };
 
@@ -28,20 +28,20 @@ struct DatasetSpec {
 
 /// What is wanted in a file. `facts` become string attributes of /run (step, rows, fingerprints, config ...).
 struct SaveRequest {
-  std::string path;                  // the final name; written as PATH.partial, renamed when whole
+  std::string path;  // the final name; written as PATH.partial, renamed when whole
   std::vector<DatasetSpec> datasets;
-  std::vector<Piece> pieces;         // this rank's; over all ranks they cover every dataset exactly once
+  std::vector<Piece> pieces;  // this rank's; over all ranks they cover every dataset exactly once
   std::map<std::string, std::string> facts;
-  std::string fail;                  // debug.fail, "" for none
+  std::string fail;  // debug.fail, "" for none
 };
 
 /// Creates, reserves, agrees, writes by pwrite, digests, syncs, marks, renames. Collective over `world`.
-/// On any rank's failure all ranks throw the same environment error, the partial file is removed, and whatever
-/// had the final name before is untouched.
+/// On any rank's failure all ranks throw the same environment error, the partial file is removed, and
+/// whatever had the final name before is untouched.
 void save_h5(Comm& world, const SaveRequest&);
 
-/// A whole file opened for reading by all ranks. Throws an input error when it is not whole, is hostile (links,
-/// external storage, filters, ...) or of an unknown version.
+/// A whole file opened for reading by all ranks. Throws an input error when it is not whole, is hostile
+/// (links, external storage, filters, ...) or of an unknown version.
 class H5Reader {
  public:
   virtual ~H5Reader() = default;
@@ -50,13 +50,17 @@ class H5Reader {
   virtual bool has(const std::string& dataset) const = 0;
   /// Local to a rank; converts between f32 and bf16 (nearest even).
   virtual void read(const std::string& dataset, std::int64_t from, std::int64_t count, const Tensor& to) = 0;
-  /// Checks every digest, the ranks sharing the work; input error that names dataset and byte range. Collective.
+  /// Checks every digest, the ranks sharing the work; input error that names dataset and byte range.
+  /// Collective.
   virtual void verify(Comm& world) = 0;
 };
 std::unique_ptr<H5Reader> open_h5(const std::string& path);
 
 /// step-NNNNNN.h5 files of a folder, newest first; whole or not.
-struct CheckpointFile { std::string path; std::int64_t step; };
+struct CheckpointFile {
+  std::string path;
+  std::int64_t step;
+};
 std::vector<CheckpointFile> list_checkpoints(const std::string& folder);
 /// The newest file that opens and verifies, or null; says (through `say`) which were passed over and why.
 std::unique_ptr<H5Reader> newest_checkpoint(Comm& world, const std::string& folder,

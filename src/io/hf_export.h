@@ -9,19 +9,20 @@
 
 namespace annulus {
 
-/// Writes a Hugging Face folder: config.json and every non-weight file of `source_folder` (when there is one),
-/// weights as model.safetensors or in shards of at most 5 GB with an index, names and shapes as in the source,
-/// each tensor in `dtype` ("F32", "BF16", "F16"). The ranks write their byte ranges side by side.
+/// Writes a Hugging Face folder: config.json and every non-weight file of `source_folder` (when there is
+/// one), weights as model.safetensors or in shards of at most 5 GB with an index, names and shapes as in the
+/// source, each tensor in `dtype` ("F32", "BF16", "F16"). The ranks write their byte ranges side by side.
 /// Into FOLDER.partial, renamed when whole; an existing FOLDER is an environment error unless it is empty.
 struct ExportRequest {
   std::string folder;
-  std::string source_folder;         // "" : none; config.json is then written from config_json alone
+  std::string source_folder;  // "" : none; config.json is then written from config_json alone
   std::string config_json;
-  std::vector<StoredTensor> tensors; // with the dtype to write
+  std::vector<StoredTensor> tensors;  // with the dtype to write
 };
 /// `read(name, from, count, to)`: any rank can be asked for any range (from an H5Reader, say).
-void export_hf(Comm& world, const ExportRequest&,
-               const std::function<void(const std::string&, std::int64_t, std::int64_t, const Tensor&)>& read);
+void export_hf(
+    Comm& world, const ExportRequest&,
+    const std::function<void(const std::string&, std::int64_t, std::int64_t, const Tensor&)>& read);
 
 /// Converts a Hugging Face folder into one .h5 weights file, in parallel.
 void import_hf(Comm& world, const std::string& folder, const std::string& out_h5);

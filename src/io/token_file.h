@@ -14,8 +14,8 @@ namespace annulus {
 /// A rank's consecutive documents. Rank order is document order.
 struct TokenPart {
   std::vector<std::int32_t> ids;
-  std::vector<std::uint8_t> mask;          // first tokens of documents are 0
-  std::vector<std::int64_t> lengths;       // of the documents
+  std::vector<std::uint8_t> mask;     // first tokens of documents are 0
+  std::vector<std::int64_t> lengths;  // of the documents
 };
 
 /// Collective. PATH.partial, then renamed.

@@ -15,8 +15,9 @@ struct StoredTensor {
 };
 
 /// Weights that can be read by element ranges. Opening checks everything about the files that can be checked
-/// without reading the data (lengths, overlaps, types, names); errors are input errors that name file and byte.
-/// Opening is made on every rank alike (a metadata read); `read` is local to a rank and makes no collective call.
+/// without reading the data (lengths, overlaps, types, names); errors are input errors that name file and
+/// byte. Opening is made on every rank alike (a metadata read); `read` is local to a rank and makes no
+/// collective call.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;

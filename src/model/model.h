@@ -15,22 +15,26 @@ namespace annulus {
 /// matrix unless it is tied). Parameter ids count through all of them.
 std::vector<Unit> make_units(const ModelConfig&);
 inline constexpr int kEmbedUnit = 0;
-inline int layer_unit(std::int64_t layer) { return 1 + static_cast<int>(layer); }
-inline int head_unit(const ModelConfig& c) { return 1 + static_cast<int>(c.L); }
+inline int layer_unit(std::int64_t layer) {
+  return 1 + static_cast<int>(layer);
+}
+inline int head_unit(const ModelConfig& c) {
+  return 1 + static_cast<int>(c.L);
+}
 
 struct ModelOptions {
   DType compute = DType::f32;
-  bool keep_attention = true;    // save attention output and log-sum-exp
-  bool recompute = true;         // save only the layer's input (and attention); false: keep everything
-  std::int64_t mlp_tile = 0;     // tokens; 0: all
-  std::int64_t loss_tile = 0;    // tokens; 0: all
-  std::int64_t sequence = 0;     // data.sequence
+  bool keep_attention = true;  // save attention output and log-sum-exp
+  bool recompute = true;       // save only the layer's input (and attention); false: keep everything
+  std::int64_t mlp_tile = 0;   // tokens; 0: all
+  std::int64_t loss_tile = 0;  // tokens; 0: all
+  std::int64_t sequence = 0;   // data.sequence
 };
 
 /// Sums over this rank's rows; the caller all-reduces them.
 struct RowTotals {
-  double nll = 0;        // sum over targets
-  double hits = 0;       // targets that were the most likely token
+  double nll = 0;   // sum over targets
+  double hits = 0;  // targets that were the most likely token
   double entropy = 0;
 };
 

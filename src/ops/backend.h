@@ -13,17 +13,18 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Queue& queue() = 0;
-  virtual Memory& memory() = 0;         // where tensors live
-  virtual Memory& pinned() = 0;         // host memory that the device copies from and to
+  virtual Memory& memory() = 0;  // where tensors live
+  virtual Memory& pinned() = 0;  // host memory that the device copies from and to
   virtual Ops& ops() = 0;
   /// The tensor face for a group whose host face is `group` (the backend keeps no reference to it beyond the
   /// returned object, which owns it).
   virtual std::unique_ptr<Comm> device_comm(std::unique_ptr<Comm> group) = 0;
-  virtual std::int64_t device_used_bytes() const = 0;  // what the whole process takes from the device; 0 on a CPU
-  virtual std::string describe() const = 0;            // one line: device name, uuid, libraries
+  virtual std::int64_t device_used_bytes()
+      const = 0;                             // what the whole process takes from the device; 0 on a CPU
+  virtual std::string describe() const = 0;  // one line: device name, uuid, libraries
 };
 
-std::unique_ptr<Backend> make_cpu_backend(int threads);           // ops/cpu/backend.cpp; BLAS threads set here
+std::unique_ptr<Backend> make_cpu_backend(int threads);  // ops/cpu/backend.cpp; BLAS threads set here
 /// Counts memory and computes nothing; asks `sizes` (when there is one) for the scratch of attention calls.
 std::unique_ptr<Backend> make_dry_backend(Place, const Ops* sizes);  // ops/dry/backend.cpp
 

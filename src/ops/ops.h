@@ -37,22 +37,22 @@ struct RmsNormFwd {
 
 /// dx = dres + d(norm)/dx, dw += sum_n dy[n,:] * x[n,:] * rstd[n]. dw is deterministic.
 struct RmsNormBwd {
-  Tensor dy;    // (N, C) in   T
-  Tensor x;     // (N, C) in   T
-  Tensor w;     // (C)    in   T
-  Tensor rstd;  // (N)    in   f32
-  Tensor dres;  // (N, C) in   T; optional: gradient that goes round the norm
-  Tensor dx;    // (N, C) out  T; may be dy or dres
-  Tensor dw;    // (C)    +=   f32; optional (frozen)
+  Tensor dy;      // (N, C) in   T
+  Tensor x;       // (N, C) in   T
+  Tensor w;       // (C)    in   T
+  Tensor rstd;    // (N)    in   f32
+  Tensor dres{};  // (N, C) in   T; optional: gradient that goes round the norm
+  Tensor dx;      // (N, C) out  T; may be dy or dres
+  Tensor dw{};    // (C)    +=   f32; optional (frozen)
 };
 
 /// c = op(a) op(b) + add + bias, products summed in f32, rounded once. op transposes where the flag says so.
 struct Matmul {
-  Tensor a;     // (M, K), or (K, M) when trans_a   in  T; rows may be strided
-  Tensor b;     // (K, N), or (N, K) when trans_b   in  T; rows may be strided
-  Tensor c;     // (M, N)  out  T or f32; rows may be strided
-  Tensor add;   // (M, N)  in   c's type; optional; may be c itself
-  Tensor bias;  // (N)     in   T; optional
+  Tensor a;       // (M, K), or (K, M) when trans_a   in  T; rows may be strided
+  Tensor b;       // (K, N), or (N, K) when trans_b   in  T; rows may be strided
+  Tensor c;       // (M, N)  out  T or f32; rows may be strided
+  Tensor add{};   // (M, N)  in   c's type; optional; may be c itself
+  Tensor bias{};  // (N)     in   T; optional
   bool trans_a = false, trans_b = false;
 };
 
@@ -64,16 +64,16 @@ struct ColumnSum {
 
 /// Per-head RMSNorm of q and k (where weights are given), then rotary embedding of both; v is copied.
 /// Heads lie q | k | v in `qkv`. Rotation, half-split: with i < R = inv_freq's size and
-/// t = position * inv_freq[i], (x[i], x[i+R]) -> factor * (x[i] cos t - x[i+R] sin t, x[i+R] cos t + x[i] sin t);
-/// dimensions from 2R on pass through. Angles are good to 1e-6 rad at position 4,000,000.
+/// t = position * inv_freq[i], (x[i], x[i+R]) -> factor * (x[i] cos t - x[i+R] sin t, x[i+R] cos t + x[i] sin
+/// t); dimensions from 2R on pass through. Angles are good to 1e-6 rad at position 4,000,000.
 struct QkRopeFwd {
-  Tensor qkv;        // (N, H + 2G, D)  in   T
-  Tensor q_norm;     // (D)             in   T; optional
-  Tensor k_norm;     // (D)             in   T; optional
-  Tensor positions;  // (N)             in   i64  position within the document
-  Tensor inv_freq;   // (R)             in   f64
-  Tensor q;          // (N, H, D)       out  T
-  Tensor kv;         // (2, N, G, D)    out  T
+  Tensor qkv;           // (N, H + 2G, D)  in   T
+  Tensor q_norm{};      // (D)             in   T; optional
+  Tensor k_norm{};      // (D)             in   T; optional
+  Tensor positions;     // (N)             in   i64  position within the document
+  Tensor inv_freq;      // (R)             in   f64
+  Tensor q;             // (N, H, D)       out  T
+  Tensor kv;            // (2, N, G, D)    out  T
   double factor = 1.0;  // attention_factor
   double eps = 1e-6;
 };
@@ -83,19 +83,23 @@ struct QkRopeBwd {
   Tensor dq;         // (N, H, D)       in   f32 or T
   Tensor dkv;        // (2, N, G, D)    in   f32 or T
   Tensor qkv;        // (N, H + 2G, D)  in   T   the forward's input
-  Tensor q_norm;     // (D)             in   T; optional
-  Tensor k_norm;     // (D)             in   T; optional
+  Tensor q_norm{};   // (D)             in   T; optional
+  Tensor k_norm{};   // (D)             in   T; optional
   Tensor positions;  // (N)             in   i64
   Tensor inv_freq;   // (R)             in   f64
   Tensor dqkv;       // (N, H + 2G, D)  out  T; may be qkv
-  Tensor dq_norm;    // (D)             +=   f32; optional
-  Tensor dk_norm;    // (D)             +=   f32; optional
+  Tensor dq_norm{};  // (D)             +=   f32; optional
+  Tensor dk_norm{};  // (D)             +=   f32; optional
   double factor = 1.0;
   double eps = 1e-6;
 };
 
 /// How much of a (query run, key run) block is visible.
-enum class Cover : std::uint8_t { full, causal, partial };  // causal: square, same positions, nothing else hidden
+enum class Cover : std::uint8_t {
+  full,
+  causal,
+  partial
+};  // causal: square, same positions, nothing else hidden
 
 /// A run of queries against a run of keys. Positions are those in the row; query i of the block is visible to
 /// itself over keys first[i] <= position <= its own.
@@ -114,9 +118,9 @@ struct AttentionFwd {
   Tensor k, v;   // (Tk, G, D)  in  T; rows may be strided
   Tensor first;  // (Tq)        in  i64  first visible row position of each query; non-decreasing in a run
   std::span<const AttentionBlock> blocks;
-  Tensor acc;    // (Tq, H, D)  in/out f32; normalised; contiguous. Null only when begins, ends and one block
+  Tensor acc{};  // (Tq, H, D)  in/out f32; normalised; contiguous. Null only when begins, ends and one block
   Tensor lse;    // (H, Tq)     in/out f32, natural log
-  Tensor o;      // (Tq, H, D)  out T, written when `ends`; rows may be strided
+  Tensor o{};    // (Tq, H, D)  out T, written when `ends`; rows may be strided
   bool begins = false;  // acc and lse hold nothing yet: start from no key seen
   bool ends = false;    // after this call o = acc in T
   double scale = 1.0;   // of the scores
@@ -138,10 +142,10 @@ struct AttentionBwd {
   Tensor lse, delta;  // (H, Tq)    in  f32
   Tensor first;       // (Tq)       in  i64
   std::span<const AttentionBlock> blocks;
-  Tensor dq;          // (Tq, H, D) +=  f32; or T: exactly one block that covers all rows, overwritten
-  Tensor dk, dv;      // (Tk, G, D) +=  f32; or T: likewise
+  Tensor dq;      // (Tq, H, D) +=  f32 (also when T is f32); or bf16: one block of all rows, overwritten
+  Tensor dk, dv;  // (Tk, G, D) of dq's type, likewise
   double scale = 1.0;
-  Tensor workspace;   // u8, at least attention_bwd_bytes() of the same call
+  Tensor workspace;  // u8, at least attention_bwd_bytes() of the same call
 };
 
 /// h = silu(g) * u, gu = (g | u) by columns.
@@ -153,20 +157,20 @@ struct SwigluFwd {
 struct SwigluBwd {
   Tensor gu;   // (N, 2F) in  T
   Tensor dh;   // (N, F)  in  T
-  Tensor h;    // (N, F)  out T; optional: the forward's output again; may be dh
+  Tensor h{};  // (N, F)  out T; optional: the forward's output again; may be dh
   Tensor dgu;  // (N, 2F) out T; may be gu
 };
 
 /// Softmax cross-entropy of a tile of tokens; the gradient replaces the logits.
 ///   nll[n] = log sum_v exp(z[n,v]) - z[n,target],  z <- scale * (softmax(z) - onehot(target)) in T
-/// Rows whose target is negative get nll 0 and gradient 0. `scale` is 1 / (targets of the whole step): the one
+/// Rows whose target is negative get zeros everywhere. `scale` is 1 / (targets of the whole step): the one
 /// division. scale = 0 leaves gradients zero (evaluation).
 struct LossTile {
-  Tensor logits;   // (N, V) in/out T
-  Tensor targets;  // (N)    in     i32
-  Tensor nll;      // (N)    out    f32
-  Tensor hit;      // (N)    out    f32; optional: 1 where the target is the largest logit (first of equals)
-  Tensor entropy;  // (N)    out    f32; optional: -sum p log p
+  Tensor logits;     // (N, V) in/out T
+  Tensor targets;    // (N)    in     i32
+  Tensor nll;        // (N)    out    f32
+  Tensor hit{};      // (N)    out    f32; optional: 1 where the target is the largest logit (first of equals)
+  Tensor entropy{};  // (N)    out    f32; optional: -sum p log p
   double scale = 0.0;
 };
 
@@ -191,18 +195,20 @@ struct Cast {
 /// One AdamW step over a slice of one parameter (Loshchilov & Hutter 2019, alg. 2; epsilon outside the root):
 ///   g = grad * grad_scale;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
 ///   w = w - lr * decay * w;  w -= lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
-/// State is f32, or bf16 rounded stochastically with draw(seed, Draw::weight/moment1/moment2,
-/// (step << 20) + parameter, index in the full shape): an element takes word (index % 4) of draw(index / 4).
+/// where w takes m and v as they are before they are rounded.
+/// State is f32, or bf16 rounded by narrow_stochastic (core/bf16.h) with draw(seed,
+/// Draw::weight/moment1/moment2, (step << 20) + parameter, index in the full shape): an element takes word
+/// (index % 4) of draw(index / 4).
 struct AdamW {
-  Tensor grad;    // (n) in      f32 or bf16
-  Tensor master;  // (n) in/out  f32 or bf16
-  Tensor m, v;    // (n) in/out  master's type
-  Tensor weight;  // (n) out     T; optional: master rounded to nearest, for the next gather
+  Tensor grad;      // (n) in      f32 or bf16
+  Tensor master;    // (n) in/out  f32 or bf16
+  Tensor m, v;      // (n) in/out  master's type
+  Tensor weight{};  // (n) out     T; optional: master rounded to nearest, for the next gather
   double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
   double grad_scale = 1.0;
-  std::int64_t step = 1;           // t, from 1
+  std::int64_t step = 1;  // t, from 1
   std::uint64_t seed = 0, parameter = 0;
-  std::int64_t from = 0;           // index of the slice's first element in the parameter's full shape
+  std::int64_t from = 0;  // index of the slice's first element in the parameter's full shape
 };
 
 /// One method an operation. A new operation: a struct above, a method here, a file in ops/cpu, a line in
@@ -230,8 +236,8 @@ class Ops {
   virtual void cast(Lane, const Cast&) = 0;
   virtual void adamw(Lane, const AdamW&) = 0;
 
-  /// Scratch bytes of an attention call of this shape, whatever blocks it gets (only q, k, dq and the flags are
-  /// read; data pointers may be null).
+  /// Scratch bytes of an attention call of this shape, whatever blocks it gets (only q, k, dq and the flags
+  /// are read; data pointers may be null).
   virtual std::int64_t attention_fwd_bytes(const AttentionFwd&) const = 0;
   virtual std::int64_t attention_bwd_bytes(const AttentionBwd&) const = 0;
 };

@@ -72,7 +72,11 @@ class ShardedState {
   double gradient_square_sum();
 
  private:
-  struct Gathered { bool live = false, own = false; Tensor flat; Mark ready; };
+  struct Gathered {
+    bool live = false, own = false;
+    Tensor flat;
+    Mark ready;
+  };
   Backend& backend_;
   Arena& arena_;
   std::vector<Unit> units_;

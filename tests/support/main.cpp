@@ -6,11 +6,15 @@
 namespace annulus::test {
 MpiSession* g_session = nullptr;
 
-MpiSession& session() { return *g_session; }
+MpiSession& session() {
+  return *g_session;
+}
 
 }  // namespace annulus::test
 
-static bool init() { return true; }
+static bool init() {
+  return true;
+}
 
 int main(int argc, char** argv) {
   annulus::MpiSession session(&argc, &argv);

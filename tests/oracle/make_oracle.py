@@ -1,0 +1,518 @@
+#!/usr/bin/env python3
+"""Makes the numerical oracle: tiny random models, and what transformers computes with them.
+
+    python3 tests/oracle/make_oracle.py OUT_DIR
+
+writes one folder per case and the file MADE_WITH into OUT_DIR (tests/oracle in this
+repository). README.md says what a folder holds. Everything runs on the CPU, on one thread,
+from fixed seeds: the same libraries on the same kind of CPU give the same bytes.
+
+The reference is transformers' own model class, loss, AdamW (PyTorch's) and schedule, in f32
+with eager attention. Each gradient and each loss of the run is checked against the same
+computation in float64; the script stops when they are further apart than F64_LIMIT.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import platform
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import numpy
+import safetensors
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers.models.llama import modeling_llama
+from transformers.models.qwen3 import modeling_qwen3
+
+STEPS = 12
+F64_LIMIT = 1e-5  # f32 against f64, per leaf, relative to max(leaf norm, 1e-3 of the whole norm)
+IGNORE = -100  # a label that is no target
+
+Gradients = dict[str, torch.Tensor]
+
+
+# ---------------------------------------------------------------------------------------------
+# The cases
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Document:
+    length: int
+    labels: str = "none"  # none: no key; all: equal to input_ids; gaps; completion:N; single:N
+
+
+@dataclass
+class Case:
+    """One folder. `rows` lists the packed rows in file order, each a list of documents."""
+
+    name: str
+    config: Qwen3Config | LlamaConfig
+    rows: list[list[Document]]
+    sequence: int
+    rows_per_step: int
+    optimizer: dict[str, float | int | str]
+    packing: str = "none"
+    stored: torch.dtype = torch.bfloat16
+    shard: str = "50GB"  # max_shard_size of save_pretrained
+    edit_config: Callable[[dict], dict] | None = None
+
+    def settings(self) -> dict[str, dict[str, float | int | str]]:
+        """The run, in the words of run.ini: section -> key -> value."""
+        return {
+            "data": {"format": "tokens", "sequence": self.sequence, "packing": self.packing, "shuffle": "false"},
+            "train": {"rows": self.rows_per_step, "steps": STEPS},
+            "optimizer": self.optimizer,
+        }
+
+
+def adamw(lr: float, warmup: float, weight_decay: float, clip: float, beta2: float = 0.999, eps: float = 1e-8) -> dict:
+    return {
+        "lr": lr,
+        "schedule": "linear",
+        "warmup": warmup,  # below 1: a fraction of the steps, rounded up
+        "beta1": 0.9,
+        "beta2": beta2,
+        "eps": eps,
+        "weight_decay": weight_decay,  # on matrices, the embedding included; not on norms and biases
+        "clip": clip,
+    }
+
+
+def old_style_config(config: dict) -> dict:
+    """config.json as transformers 4 wrote it: theta at the top level, torch_dtype."""
+    rope = config.pop("rope_parameters")
+    assert rope["rope_type"] == "default"
+    config["rope_theta"] = rope["rope_theta"]
+    config["rope_scaling"] = None
+    config["torch_dtype"] = config.pop("dtype")
+    return config
+
+
+def cases() -> list[Case]:
+    def one(length: int, labels: str = "none") -> list[Document]:
+        return [Document(length, labels)]
+
+    return [
+        Case(
+            name="qwen3",
+            config=Qwen3Config(
+                vocab_size=131, hidden_size=37, intermediate_size=59, num_hidden_layers=3,
+                num_attention_heads=6, num_key_value_heads=2, head_dim=8, max_position_embeddings=1024,
+                rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=False,
+            ),
+            rows=[
+                one(257, "gaps"), one(101, "all"), one(37, "single:22"),
+                one(509), one(2), one(173, "completion:59"),
+                one(211, "gaps"), one(3),
+            ],
+            sequence=509, rows_per_step=3,  # 3, 3, 2 rows: the epoch's last step is short
+            optimizer=adamw(lr=4e-3, warmup=3, weight_decay=0.1, clip=1.0),
+        ),
+        Case(
+            name="qwen3_tied_yarn",
+            config=Qwen3Config(
+                vocab_size=97, hidden_size=41, intermediate_size=53, num_hidden_layers=2,
+                num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=256,
+                rope_parameters={
+                    "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64,
+                },
+                tie_word_embeddings=True,
+            ),
+            rows=[one(251), one(67), one(139, "gaps"), one(241), one(29)],
+            sequence=251, rows_per_step=2,  # 2, 2, 1
+            optimizer=adamw(lr=3e-3, warmup=0.2, weight_decay=0.05, clip=3.0),
+        ),
+        Case(
+            name="llama3",
+            config=LlamaConfig(
+                vocab_size=113, hidden_size=48, intermediate_size=67, num_hidden_layers=2,
+                num_attention_heads=3, num_key_value_heads=1, head_dim=16, max_position_embeddings=5120,
+                rms_norm_eps=1e-5,
+                rope_parameters={
+                    "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0, "original_max_position_embeddings": 640,
+                },
+                attention_bias=True, tie_word_embeddings=False,
+            ),
+            rows=[one(499), one(83, "completion:20"), one(307), one(13), one(401, "gaps"), one(149), one(59)],
+            sequence=499, rows_per_step=1,
+            optimizer=adamw(lr=2e-3, warmup=0, weight_decay=0.1, clip=0.5, beta2=0.95, eps=1e-6),
+            stored=torch.float32, shard="60KB",
+        ),
+        Case(
+            name="packed",
+            config=Qwen3Config(
+                vocab_size=97, hidden_size=43, intermediate_size=61, num_hidden_layers=2,
+                num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
+                rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=False,
+            ),
+            rows=[[Document(97), Document(131, "gaps"), Document(61, "completion:1")]],  # 289 of 307
+            sequence=307, rows_per_step=1, packing="bfd",
+            optimizer=adamw(lr=3e-3, warmup=2, weight_decay=0.1, clip=10.0),
+        ),
+        Case(
+            name="llama_tied",
+            config=LlamaConfig(
+                vocab_size=101, hidden_size=44, intermediate_size=73, num_hidden_layers=2,
+                num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
+                rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 5e5},
+                attention_bias=False, mlp_bias=False, tie_word_embeddings=True,
+            ),
+            rows=[one(311), one(47, "gaps"), one(163), one(227, "all")],
+            sequence=311, rows_per_step=2,
+            optimizer=adamw(lr=5e-3, warmup=1, weight_decay=0.2, clip=2.0),
+            stored=torch.float16, edit_config=old_style_config,
+        ),
+        Case(
+            name="window",
+            config=Qwen3Config(
+                vocab_size=89, hidden_size=31, intermediate_size=47, num_hidden_layers=3,
+                num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=512,
+                rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=False,
+                use_sliding_window=True, sliding_window=7,
+                layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            ),
+            rows=[one(193), one(5), one(113, "gaps"), one(71), one(191)],
+            sequence=193, rows_per_step=3,  # 3, 2
+            optimizer=adamw(lr=3e-3, warmup=2, weight_decay=0.1, clip=1.6),
+        ),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------
+# Data
+# ---------------------------------------------------------------------------------------------
+
+
+def make_row(doc: Document, vocab: int, rng: random.Random) -> dict[str, list[int]]:
+    """A document that a model can learn a little of: 6 of 10 tokens follow from the one before."""
+    ids = [rng.randrange(vocab)]
+    while len(ids) < doc.length:
+        ids.append((5 * ids[-1] + 11) % vocab if rng.random() < 0.6 else rng.randrange(vocab))
+    kind, _, number = doc.labels.partition(":")
+    if kind == "none":
+        return {"input_ids": ids}
+    labels = list(ids)
+    if kind == "gaps":
+        start = 0
+        while start < doc.length:
+            stop = start + rng.randrange(1, 30)
+            labels[start:stop] = [IGNORE] * len(labels[start:stop])
+            start = stop + rng.randrange(1, 30)
+    elif kind == "completion":
+        labels[: int(number)] = [IGNORE] * int(number)
+    elif kind == "single":
+        labels = [v if i == int(number) else IGNORE for i, v in enumerate(ids)]
+    return {"input_ids": ids, "labels": labels}
+
+
+def labels_of(row: dict[str, list[int]]) -> list[int]:
+    return row.get("labels", row["input_ids"])
+
+
+def targets_of(row: dict[str, list[int]]) -> int:
+    """Labels are unshifted: the first token of a document is never a target."""
+    return sum(label != IGNORE for label in labels_of(row)[1:])
+
+
+def steps_of(packed: list[list[dict]], rows_per_step: int) -> Iterator[list[dict]]:
+    """The documents of each optimizer step: rows in file order, epoch after epoch."""
+    done = 0
+    while True:
+        for start in range(0, len(packed), rows_per_step):
+            yield [doc for row in packed[start : start + rows_per_step] for doc in row]
+            done += 1
+            if done == STEPS:
+                return
+
+
+# ---------------------------------------------------------------------------------------------
+# Model
+# ---------------------------------------------------------------------------------------------
+
+
+def model_class(config: Qwen3Config | LlamaConfig) -> type[PreTrainedModel]:
+    return Qwen3ForCausalLM if config.model_type == "qwen3" else LlamaForCausalLM
+
+
+def fill(model: PreTrainedModel, seed: int) -> None:
+    """Seeded weights of a trained model's scale, exact in bf16 (and in f16)."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, p in model.named_parameters():
+        if name.endswith("norm.weight"):
+            value = 0.5 + torch.rand(p.shape, generator=generator)
+        elif name.endswith(".bias"):
+            value = 0.3 * torch.randn(p.shape, generator=generator)
+        elif name.endswith("embed_tokens.weight"):
+            scale = 1.5 / math.sqrt(p.shape[1]) if model.config.tie_word_embeddings else 0.7
+            value = scale * torch.randn(p.shape, generator=generator)
+        else:
+            scale = (1.5 if name == "lm_head.weight" else 1.1) / math.sqrt(p.shape[1])
+            value = scale * torch.randn(p.shape, generator=generator)
+        value = value.to(torch.bfloat16).to(torch.float16).to(torch.float32)
+        assert torch.equal(value, value.to(torch.bfloat16).to(torch.float32))
+        p.data.copy_(value)
+
+
+def save_model(case: Case, folder: Path, seed: int) -> None:
+    model = model_class(case.config)(case.config)
+    fill(model, seed)
+    wanted = {name: p.detach().clone() for name, p in model.named_parameters()}
+    model.to(case.stored).save_pretrained(folder, max_shard_size=case.shard)
+    if case.edit_config:
+        path = folder / "config.json"
+        before = load_model(case, folder, torch.float32)
+        config = case.edit_config(json.loads(path.read_text()))
+        path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        after = load_model(case, folder, torch.float32)
+        assert before.config.rope_parameters == after.config.rope_parameters
+        assert torch.equal(before.model.rotary_emb.inv_freq, after.model.rotary_emb.inv_freq)
+        assert before.config.to_dict() == after.config.to_dict()
+    for name, p in load_model(case, folder, torch.float32).named_parameters():
+        assert torch.equal(p, wanted[name]), name
+
+
+def load_model(case: Case, folder: Path, dtype: torch.dtype, attention: str = "eager") -> PreTrainedModel:
+    """The model that lies in the folder. Casting while loading (not by model.to()) leaves RoPE's
+    frequencies in f32, as in every real run."""
+    model = model_class(case.config).from_pretrained(folder, dtype=dtype, attn_implementation=attention)
+    assert model.model.rotary_emb.inv_freq.dtype == torch.float32
+    return model
+
+
+@contextlib.contextmanager
+def all_float64() -> Iterator[None]:
+    """Within this, a model in float64 computes everything but RoPE's angles in float64.
+    (transformers' norms and softmax go through f32 whatever the type of their input.)"""
+
+    def norm(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
+    def attention(module, query, key, value, attention_mask, scaling, **_):
+        key = key.repeat_interleave(module.num_key_value_groups, dim=1)
+        value = value.repeat_interleave(module.num_key_value_groups, dim=1)
+        scores = query @ key.transpose(2, 3) * scaling + attention_mask
+        return (scores.softmax(-1) @ value).transpose(1, 2).contiguous(), None
+
+    with (
+        mock.patch.object(modeling_qwen3.Qwen3RMSNorm, "forward", norm),
+        mock.patch.object(modeling_llama.LlamaRMSNorm, "forward", norm),
+        mock.patch.object(modeling_qwen3, "eager_attention_forward", attention),
+        mock.patch.object(modeling_llama, "eager_attention_forward", attention),
+    ):
+        yield
+
+
+# ---------------------------------------------------------------------------------------------
+# What is computed
+# ---------------------------------------------------------------------------------------------
+
+
+def divided_loss(model: PreTrainedModel, doc: dict, targets: int) -> torch.Tensor:
+    """One document's share of the step's loss: the sum of its token losses / the step's targets."""
+    ids = torch.tensor([doc["input_ids"]])
+    labels = torch.tensor([labels_of(doc)])
+    if model.dtype != torch.float64:
+        return model(input_ids=ids, labels=labels, num_items_in_batch=targets, use_cache=False).loss
+    logits = model(input_ids=ids, use_cache=False).logits  # transformers' loss would round them to f32
+    return functional.cross_entropy(logits[0, :-1], labels[0, 1:], ignore_index=IGNORE, reduction="sum") / targets
+
+
+def backward(model: PreTrainedModel, docs: list[dict]) -> float:
+    """The gradients of one step, into p.grad; returns its loss. Each document is a forward of its
+    own with positions from 0, which is what packing without leaks has to equal."""
+    targets = sum(map(targets_of, docs))
+    model.zero_grad(set_to_none=True)
+    total = 0.0
+    for doc in docs:
+        if targets_of(doc):
+            loss = divided_loss(model, doc, targets)
+            loss.backward()
+            total += loss.item()
+    return total
+
+
+def gradients(model: PreTrainedModel, docs: list[dict]) -> tuple[float, Gradients]:
+    """Loss and gradients of one step, in at least f32. Documents are added up in that type: a bf16
+    model's error is then that of its own forward and backward, without bf16 accumulation."""
+    targets = sum(map(targets_of, docs))
+    total, sums = 0.0, {}
+    for doc in docs:
+        if not targets_of(doc):
+            continue
+        model.zero_grad(set_to_none=True)
+        loss = divided_loss(model, doc, targets)
+        loss.backward()
+        total += loss.item()
+        for name, p in model.named_parameters():
+            grad = p.grad.to(torch.promote_types(p.dtype, torch.float32))
+            sums[name] = sums[name] + grad if name in sums else grad.clone()
+    return total, sums
+
+
+def train(model: PreTrainedModel, case: Case, packed: list[list[dict]]) -> dict[str, list]:
+    o = case.optimizer
+    # transformers' Trainer leaves out norms and biases by name; in these models they are the vectors
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": o["weight_decay"]},
+        {"params": [p for p in model.parameters() if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"], foreach=False)
+    warmup = o["warmup"] if o["warmup"] >= 1 else math.ceil(STEPS * o["warmup"])
+    schedule = transformers.get_scheduler(o["schedule"], optimizer, num_warmup_steps=warmup, num_training_steps=STEPS)
+    log = {"losses": [], "grad_norms": [], "lrs": [], "step_targets": []}
+    for docs in steps_of(packed, case.rows_per_step):
+        log["losses"].append(backward(model, docs))
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), o["clip"], foreach=False)
+        log["grad_norms"].append(norm.item())
+        log["lrs"].append(schedule.get_last_lr()[0])
+        log["step_targets"].append(sum(map(targets_of, docs)))
+        optimizer.step()
+        schedule.step()
+    return log
+
+
+def whole_norm(grads: Gradients) -> float:
+    return math.sqrt(sum(g.double().square().sum().item() for g in grads.values()))
+
+
+def leaf_errors(got: Gradients, want: Gradients) -> dict[str, float]:
+    """Per leaf: |got - want| / max(|want|, 1e-3 of the whole gradient's norm)."""
+    assert got.keys() == want.keys()
+    floor = 1e-3 * whole_norm(want)
+    return {
+        name: (got[name].double() - w.double()).norm().item() / max(w.double().norm().item(), floor)
+        for name, w in want.items()
+    }
+
+
+def worst_relative(got: list[float], want: list[float]) -> float:
+    return max(abs(g - w) / abs(w) for g, w in zip(got, want, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------
+# Files
+# ---------------------------------------------------------------------------------------------
+
+
+def write_run_ini(case: Case, path: Path) -> None:
+    lines = ["; the run behind expected.json; model.path, data.train and run.dir are the test's"]
+    for section, keys in case.settings().items():
+        lines += [f"[{section}]", *(f"{key}={value}" for key, value in keys.items()), ""]
+    path.write_text("\n".join(lines[:-1]) + "\n")
+
+
+def write_json(value: dict, path: Path) -> None:
+    """One line a key: arrays stay readable, and a change shows as one line."""
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(v, allow_nan=False)}" for key, v in value.items())
+    path.write_text("{\n" + lines + "\n}\n")
+
+
+def write_gradients(grads: Gradients, path: Path, dtype: torch.dtype) -> None:
+    save_file({k: v.to(dtype).contiguous() for k, v in grads.items()}, path, metadata={"format": "pt"})
+
+
+def make_case(case: Case, out: Path, seed: int) -> None:
+    folder = out / case.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    model_folder = folder / "model"
+    save_model(case, model_folder, seed)
+
+    rng = random.Random(seed)
+    packed = [[make_row(doc, case.config.vocab_size, rng) for doc in row] for row in case.rows]
+    with open(folder / "data.jsonl", "w") as f:
+        for row in packed:
+            assert sum(len(doc["input_ids"]) for doc in row) <= case.sequence
+            assert len(row) == 1 or case.packing != "none"
+            for doc in row:
+                f.write(json.dumps(doc, separators=(",", ":")) + "\n")
+    write_run_ini(case, folder / "run.ini")
+
+    first = next(steps_of(packed, case.rows_per_step))
+    loss, grads = gradients(load_model(case, model_folder, torch.float32), first)
+    loss_bf16, grads_bf16 = gradients(load_model(case, model_folder, torch.bfloat16, "sdpa"), first)
+    curve = train(load_model(case, model_folder, torch.float32), case, packed)
+    with all_float64():
+        _, exact = gradients(load_model(case, model_folder, torch.float64), first)
+        exact_curve = train(load_model(case, model_folder, torch.float64), case, packed)
+
+    write_gradients(grads, folder / "grads.safetensors", torch.float32)
+    write_gradients(grads_bf16, folder / "grads_bf16.safetensors", torch.bfloat16)
+    errors = leaf_errors(grads, exact)
+    errors_bf16 = leaf_errors(load_file(folder / "grads_bf16.safetensors"), grads)
+    norm = whole_norm(grads)
+    checks = {
+        "worst_leaf": max(errors.values()),
+        "worst_loss": worst_relative(curve["losses"], exact_curve["losses"]),
+        "worst_grad_norm": worst_relative(curve["grad_norms"], exact_curve["grad_norms"]),
+    }
+    write_json(
+        {
+            "settings": case.settings(),
+            "targets": curve["step_targets"][0],
+            "loss": loss,
+            "grad_norm": norm,
+            **curve,
+            "float64": checks,
+            "bf16": {"loss": loss_bf16, "grad_norm": whole_norm(grads_bf16), "worst_leaf": max(errors_bf16.values())},
+        },
+        folder / "expected.json",
+    )
+
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    print(
+        f"{case.name:16} {sum(g.numel() for g in grads.values()):6} parameters, {size / 1e3:4.0f} kB;"
+        f" loss {curve['losses'][0]:.4f} -> {curve['losses'][-1]:.4f}, ln V {math.log(case.config.vocab_size):.4f};"
+        f" norms {min(curve['grad_norms']):.3f}..{max(curve['grad_norms']):.3f}"
+    )
+    print(
+        f"{'':16} f32 against f64: worst leaf {checks['worst_leaf']:.1e} ({max(errors, key=errors.get)}),"
+        f" loss {checks['worst_loss']:.1e}, norm {checks['worst_grad_norm']:.1e};"
+        f" bf16 against f32: worst leaf {max(errors_bf16.values()):.1e} ({max(errors_bf16, key=errors_bf16.get)})"
+    )
+    smallest = min(grads, key=lambda name: grads[name].norm().item())
+    print(f"{'':16} smallest leaf: {grads[smallest].norm().item() / norm:.1e} of the whole norm ({smallest})")
+    assert max(checks.values()) < F64_LIMIT, checks
+    assert all(torch.isfinite(g).all() and g.norm() > 1e-3 * norm for g in grads.values())
+    assert abs(loss - curve["losses"][0]) <= 1e-6 * loss and abs(norm - curve["grad_norms"][0]) <= 1e-6 * norm
+
+
+def write_made_with(path: Path) -> None:
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__.partition("+")[0],
+        "transformers": transformers.__version__,
+        "safetensors": safetensors.__version__,
+        "numpy": numpy.__version__,
+        "cpu": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+    }
+    path.write_text("".join(f"{name} {version}\n" for name, version in versions.items()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make the numerical oracle: one folder per case, and MADE_WITH.")
+    parser.add_argument("out_dir", type=Path)
+    out = parser.parse_args().out_dir
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    for number, case in enumerate(cases()):
+        make_case(case, out, seed=1000 + number)
+    write_made_with(out / "MADE_WITH")
+
+
+if __name__ == "__main__":
+    main()
