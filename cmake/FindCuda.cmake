@@ -40,6 +40,7 @@ endif()
 find_package(CUDAToolkit 12.8 REQUIRED)
 
 find_library(CUBLASLT_LIBRARY cublasLt HINTS ${CUDAToolkit_LIBRARY_DIR} ENV CUDA_HOME PATH_SUFFIXES lib64 lib)
+find_library(NVRTC_LIBRARY nvrtc HINTS ${CUDAToolkit_LIBRARY_DIR} ENV CUDA_HOME PATH_SUFFIXES lib64 lib)
 find_library(NCCL_LIBRARY nccl HINTS ENV NCCL_HOME ENV NCCL_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib64 lib)
 find_path(NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
 find_library(CUDNN_LIBRARY cudnn HINTS ENV CUDNN_HOME ENV CUDNN_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib64 lib)
@@ -61,7 +62,7 @@ find_path(CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
                 ${FRONTEND_PYTHON} ENV CUDNN_HOME ${CUDAToolkit_INCLUDE_DIRS}
           PATH_SUFFIXES include)
 
-foreach(one CUBLASLT_LIBRARY NCCL_LIBRARY NCCL_INCLUDE CUDNN_LIBRARY CUDNN_INCLUDE)
+foreach(one CUBLASLT_LIBRARY NVRTC_LIBRARY NCCL_LIBRARY NCCL_INCLUDE CUDNN_LIBRARY CUDNN_INCLUDE)
   if(NOT ${one})
     no_cuda("${one} was not found: load the modules cuda, nccl and cudnn, or set NCCL_HOME and CUDNN_HOME")
   endif()
@@ -71,7 +72,7 @@ if(NOT CUDNN_FRONTEND_INCLUDE)
 endif()
 
 # The names under which the dynamic linker is asked for them, for messages.
-foreach(one ${CUBLASLT_LIBRARY} ${NCCL_LIBRARY} ${CUDNN_LIBRARY})
+foreach(one ${CUBLASLT_LIBRARY} ${NCCL_LIBRARY} ${CUDNN_LIBRARY} ${NVRTC_LIBRARY})
   execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${one} OUTPUT_VARIABLE HEADER ERROR_QUIET)
   if(HEADER MATCHES "SONAME +([^ \n]+)")
     list(APPEND ANNULUS_CUDA_NEEDS ${CMAKE_MATCH_1})
