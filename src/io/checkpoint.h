@@ -26,7 +26,9 @@ struct DatasetSpec {
   DType dtype = DType::f32;
 };
 
-/// What is wanted in a file. `facts` become string attributes of /run (step, rows, fingerprints, config ...).
+/// What is wanted in a file. `facts` become string attributes of /run (step, rows, fingerprints, config ...;
+/// "config_json" holds the model's config.json, so that the file alone can be opened as weights). They are
+/// taken from rank 0.
 struct SaveRequest {
   std::string path;  // the final name; written as PATH.partial, renamed when whole
   std::vector<DatasetSpec> datasets;
@@ -39,6 +41,18 @@ struct SaveRequest {
 /// On any rank's failure all ranks throw the same environment error, the partial file is removed, and
 /// whatever had the final name before is untouched.
 void save_h5(Comm& world, const SaveRequest&);
+
+/// The same in steps, so that the middle one can run on a thread beside the training: begin_save() has
+/// created and reserved the file when it returns. Destroyed unfinished, it removes the partial file.
+class Save {
+ public:
+  virtual ~Save() = default;
+  /// Writes this rank's pieces. Makes no MPI and no HDF5 call; what goes wrong is kept for finish().
+  virtual void write() noexcept = 0;
+  /// After write() has returned. Collective: agrees, digests, syncs, marks, closes, renames.
+  virtual void finish() = 0;
+};
+std::unique_ptr<Save> begin_save(Comm& world, const SaveRequest&);
 
 /// A whole file opened for reading by all ranks. Throws an input error when it is not whole, is hostile
 /// (links, external storage, filters, ...) or of an unknown version.
@@ -62,11 +76,14 @@ struct CheckpointFile {
   std::int64_t step;
 };
 std::vector<CheckpointFile> list_checkpoints(const std::string& folder);
-/// The newest file that opens and verifies, or null; says (through `say`) which were passed over and why.
+/// The newest file that opens and verifies, or null; says (through `say`, on rank 0) which were passed over
+/// and why, unfinished saves among them.
 std::unique_ptr<H5Reader> newest_checkpoint(Comm& world, const std::string& folder,
                                             const std::function<void(const std::string&)>& say,
                                             std::string* path);
-/// Removes the oldest files of the folder's own name pattern until `keep` are left. Rank 0 alone acts.
+/// Removes the oldest files of the folder's own name pattern until `keep` whole ones are left, counted from
+/// the newest that verifies (which is never removed; when none verifies, nothing is), and unfinished saves of
+/// earlier steps than that. Files that are not whole stay, for the user to look at. Rank 0 alone removes.
 void prune_checkpoints(Comm& world, const std::string& folder, std::int64_t keep);
 
 }  // namespace annulus

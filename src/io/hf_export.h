@@ -24,7 +24,9 @@ void export_hf(
     Comm& world, const ExportRequest&,
     const std::function<void(const std::string&, std::int64_t, std::int64_t, const Tensor&)>& read);
 
-/// Converts a Hugging Face folder into one .h5 weights file, in parallel.
+/// Converts a Hugging Face folder into one .h5 weights file, in parallel: BF16 stays bf16, F32 f32; F16
+/// becomes f32, and the file remembers which tensors were, so that WeightSource::tensors() still says F16.
+/// Its facts are "config_json" and "source_folder" (where export finds the non-weight files).
 void import_hf(Comm& world, const std::string& folder, const std::string& out_h5);
 
 }  // namespace annulus

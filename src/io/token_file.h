@@ -1,6 +1,6 @@
 // The token file: all documents of a data set as one vector of ids, in HDF5.
 //   /ids (N) u32   /mask (N) u8, 1 = the token is a target   /documents (M + 1) i64, offsets into both
-// and string attributes on /source (files, sizes, tokenizer, counts).
+// and string attributes on /source (files, sizes, tokenizer, counts; "largest_id" is added here).
 #pragma once
 #include <cstdint>
 #include <map>
@@ -27,8 +27,11 @@ class TokenFile {
   virtual ~TokenFile() = default;
   virtual const std::vector<std::int64_t>& documents() const = 0;  // M + 1 offsets
   virtual const std::map<std::string, std::string>& source() const = 0;
-  virtual std::int64_t largest_id() const = 0;
-  /// Local to a rank.
+  virtual std::int64_t largest_id() const = 0;  // -1 when there are no tokens
+  /// Checks every digest, the ranks sharing the work; input error that names dataset and byte range.
+  /// Collective.
+  virtual void verify(Comm& world) = 0;
+  /// Local to a rank. No id that it gives is above largest_id(), no mask above 1; an input error otherwise.
   virtual void read(std::int64_t from, std::int64_t count, std::int32_t* ids, std::uint8_t* mask) = 0;
 };
 std::unique_ptr<TokenFile> open_token_file(const std::string& path);
