@@ -16,6 +16,11 @@ all: $(BUILD)/build.ninja
 $(BUILD)/build.ninja: CMakeLists.txt
 	cmake -S . -B $(BUILD) -G Ninja
 
+# Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
+.PHONY: cudnn-frontend
+cudnn-frontend:
+	python3 -m pip install --quiet --no-deps --target $(BUILD)/cudnn-frontend nvidia-cudnn-frontend==1.32.0
+
 # Everything that a GPU node needs, in one folder: see bench/bundle.sh.
 .PHONY: bundle
 bundle: all

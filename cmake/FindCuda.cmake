@@ -47,7 +47,7 @@ find_library(CUDNN_LIBRARY cudnn HINTS ENV CUDNN_HOME ENV CUDNN_ROOT ${CUDAToolk
 find_path(CUDNN_INCLUDE cudnn_graph.h HINTS ENV CUDNN_HOME ENV CUDNN_ROOT ${CUDAToolkit_INCLUDE_DIRS}
           PATH_SUFFIXES include)
 
-# The header-only cuDNN frontend: a folder that was named, the build folder (`make` puts it there), a Python
+# The header-only cuDNN frontend: a folder that was named, the build folder (`make cudnn-frontend` puts it there), a Python
 # environment that has the wheel nvidia-cudnn-frontend, or the system.
 file(GLOB FRONTEND_VENVS ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/include
      ${CMAKE_SOURCE_DIR}/.venv/include/python3*/nvidia-cudnn-frontend)
@@ -68,7 +68,7 @@ foreach(one CUBLASLT_LIBRARY NVRTC_LIBRARY NCCL_LIBRARY NCCL_INCLUDE CUDNN_LIBRA
   endif()
 endforeach()
 if(NOT CUDNN_FRONTEND_INCLUDE)
-  no_cuda("cudnn_frontend.h was not found: pip install nvidia-cudnn-frontend, or set CUDNN_FRONTEND_PATH")
+  no_cuda("cudnn_frontend.h was not found: `make cudnn-frontend` fetches it, or set CUDNN_FRONTEND_PATH")
 endif()
 
 # The names under which the dynamic linker is asked for them, for messages.

@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::int64_t kAlign = 256;
 
-std::int64_t padded(std::int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+std::int64_t padded(std::int64_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
 
 /// Hands out consecutive pieces of the workspace.
 class Carver {
@@ -44,12 +46,15 @@ Tensor columns(const Tensor& t, std::int64_t begin, std::int64_t count) {
 
 bool aligned(const Tensor& t) {
   constexpr std::int64_t kBytes = 16;
-  return reinterpret_cast<std::uintptr_t>(t.data) % kBytes == 0 && t.stride() * bytes_of(t.dtype) % kBytes == 0;
+  return reinterpret_cast<std::uintptr_t>(t.data) % kBytes == 0 &&
+         t.stride() * bytes_of(t.dtype) % kBytes == 0;
 }
 
 /// The largest block that cuDNN could get in a call of this shape.
 AttentionBlock largest(std::int64_t Tq, std::int64_t Tk, Cover cover, const AttentionTraits& traits) {
-  const auto down = [&](std::int64_t n) { return std::min(n, cudnn_rows(traits)) / kCudnnMultiple * kCudnnMultiple; };
+  const auto down = [&](std::int64_t n) {
+    return std::min(n, cudnn_rows(traits)) / kCudnnMultiple * kCudnnMultiple;
+  };
   AttentionBlock block;
   block.q_count = down(cover == Cover::causal ? std::min(Tq, Tk) : Tq);
   block.k_count = down(cover == Cover::causal ? std::min(Tq, Tk) : Tk);
@@ -58,19 +63,26 @@ AttentionBlock largest(std::int64_t Tq, std::int64_t Tk, Cover cover, const Atte
 }
 
 AttentionTraits traits_of(const AttentionFwd& a) {
-  return {.type = a.q.dtype, .H = a.q.shape[1], .G = a.k.shape[1], .D = a.q.shape[2],
+  return {.type = a.q.dtype,
+          .H = a.q.shape[1],
+          .G = a.k.shape[1],
+          .D = a.q.shape[2],
           .row_stride = std::max({a.q.stride(), a.k.stride(), a.v.stride(), a.o.stride()}),
           .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v)};
 }
 
 AttentionTraits traits_of(const AttentionBwd& a, bool deterministic) {
   const bool direct = a.dq.dtype == a.q.dtype;
-  return {.type = a.q.dtype, .H = a.q.shape[1], .G = a.k.shape[1], .D = a.q.shape[2],
+  return {.type = a.q.dtype,
+          .H = a.q.shape[1],
+          .G = a.k.shape[1],
+          .D = a.q.shape[2],
           .row_stride = std::max({a.q.stride(), a.k.stride(), a.v.stride(), a.o.stride(), a.d_o.stride(),
                                   a.dq.stride(), a.dk.stride(), a.dv.stride()}),
           .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v) && aligned(a.o) && aligned(a.d_o) &&
                      (!direct || (aligned(a.dq) && aligned(a.dk) && aligned(a.dv))),
-          .backward = true, .deterministic = deterministic};
+          .backward = true,
+          .deterministic = deterministic};
 }
 
 SdpaShape shape_of(const AttentionBlock& block, const AttentionTraits& t, double scale) {
@@ -85,7 +97,8 @@ SdpaShape shape_of(const AttentionBlock& block, const AttentionTraits& t, double
 
 /// Calls `one(block)` for each block that cuDNN takes, and `several(span)` for each stretch of others.
 template <class One, class Several>
-void by_engine(std::span<const AttentionBlock> blocks, const AttentionTraits& traits, One one, Several several) {
+void by_engine(std::span<const AttentionBlock> blocks, const AttentionTraits& traits, One one,
+               Several several) {
   for (std::size_t i = 0; i < blocks.size();) {
     if (choose(blocks[i], traits) == Engine::cudnn) {
       one(blocks[i++]);
@@ -103,24 +116,31 @@ void by_engine(std::span<const AttentionBlock> blocks, const AttentionTraits& tr
 void AttentionEngine::forward(Lane lane, const AttentionFwd& a) {
   const cudaStream_t stream = queue_.stream(lane);
   const AttentionTraits traits = traits_of(a);
-  const bool library = std::any_of(a.blocks.begin(), a.blocks.end(),
-                                   [&](const AttentionBlock& b) { return choose(b, traits) == Engine::cudnn; });
+  const bool library = std::any_of(a.blocks.begin(), a.blocks.end(), [&](const AttentionBlock& b) {
+    return choose(b, traits) == Engine::cudnn;
+  });
   if (!library) return launch_attention_fwd(a, stream);
 
   const std::int64_t Tq = a.q.shape[0];
   const bool alone = a.blocks.size() == 1;
-  const auto merge = [&](std::int64_t begin, std::int64_t count, const Tensor& o, const Tensor& lse, bool begins,
-                         bool ends) {
+  const auto merge = [&](std::int64_t begin, std::int64_t count, const Tensor& o, const Tensor& lse,
+                         bool begins, bool ends) {
     if (count == 0) return;
-    launch_lse_merge({.o_blk = o, .lse_blk = lse, .acc = a.acc ? a.acc.rows(begin, count) : Tensor{},
-                      .lse = columns(a.lse, begin, count), .o = ends ? a.o.rows(begin, count) : Tensor{},
-                      .begins = begins, .ends = ends},
+    launch_lse_merge({.o_blk = o,
+                      .lse_blk = lse,
+                      .acc = a.acc ? a.acc.rows(begin, count) : Tensor{},
+                      .lse = columns(a.lse, begin, count),
+                      .o = ends ? a.o.rows(begin, count) : Tensor{},
+                      .begins = begins,
+                      .ends = ends},
                      stream);
   };
   const auto by_cudnn = [&](const AttentionBlock& block) {
-    const bool direct = alone && a.begins && a.ends && block.q_count == Tq && aligned(a.o) && a.lse.contiguous();
+    const bool direct =
+        alone && a.begins && a.ends && block.q_count == Tq && aligned(a.o) && a.lse.contiguous();
     Carver carver(a.workspace);
-    const Tensor o = direct ? a.o : carver.take("o of a block", a.q.dtype, {block.q_count, traits.H, traits.D});
+    const Tensor o =
+        direct ? a.o : carver.take("o of a block", a.q.dtype, {block.q_count, traits.H, traits.D});
     const Tensor lse = direct ? a.lse : carver.take("lse of a block", DType::f32, {traits.H, block.q_count});
     const Tensor q = a.q.rows(block.q_at, block.q_count), k = a.k.rows(block.k_at, block.k_count),
                  v = a.v.rows(block.k_at, block.k_count);
@@ -171,8 +191,16 @@ void AttentionEngine::backward(Lane lane, const AttentionBwd& a) {
     SdpaShape shape = shape_of(block, traits, a.scale);
     shape.q = q.stride(), shape.k = k.stride(), shape.v = v.stride(), shape.o = o.stride();
     shape.d_o = d_o.stride(), shape.dq = dq.stride(), shape.dk = dk.stride(), shape.dv = dv.stride();
-    cudnn_.run(shape, {.q = q.data, .k = k.data, .v = v.data, .o = o.data, .lse = lse.data, .d_o = d_o.data,
-                       .dq = dq.data, .dk = dk.data, .dv = dv.data},
+    cudnn_.run(shape,
+               {.q = q.data,
+                .k = k.data,
+                .v = v.data,
+                .o = o.data,
+                .lse = lse.data,
+                .d_o = d_o.data,
+                .dq = dq.data,
+                .dk = dk.data,
+                .dv = dv.data},
                carver.rest(), carver.left(), stream);
     if (direct) return;
     launch_accumulate(dq, a.dq.rows(block.q_at, n), stream);
@@ -186,8 +214,8 @@ void AttentionEngine::backward(Lane lane, const AttentionBwd& a) {
   });
 }
 
-std::int64_t AttentionEngine::bytes(const Tensor& q, const Tensor& k, double scale, const AttentionTraits& traits,
-                                    std::int64_t scratch) {
+std::int64_t AttentionEngine::bytes(const Tensor& q, const Tensor& k, double scale,
+                                    const AttentionTraits& traits, std::int64_t scratch) {
   std::int64_t library = -1;
   for (const Cover cover : {Cover::full, Cover::causal}) {
     const AttentionBlock block = largest(q.shape[0], k.shape[0], cover, traits);

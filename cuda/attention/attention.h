@@ -22,7 +22,8 @@ class AttentionEngine {
   std::int64_t backward_bytes(const AttentionBwd&);
 
  private:
-  std::int64_t bytes(const Tensor& q, const Tensor& k, double scale, const AttentionTraits&, std::int64_t scratch);
+  std::int64_t bytes(const Tensor& q, const Tensor& k, double scale, const AttentionTraits&,
+                     std::int64_t scratch);
 
   CudaQueue& queue_;
   bool deterministic_;

@@ -14,8 +14,9 @@ Engine choose(const AttentionBlock& block, const AttentionTraits& t) {
     return count >= kCudnnSmallest && count % kCudnnMultiple == 0 && count <= cudnn_rows(t);
   };
   const bool library = block.cover != Cover::partial && t.type == DType::bf16 && (t.D == 64 || t.D == 128) &&
-                       t.H % t.G == 0 && t.aligned && !(t.backward && t.deterministic) && fits(block.q_count) &&
-                       fits(block.k_count) && (block.cover == Cover::full || block.q_count == block.k_count);
+                       t.H % t.G == 0 && t.aligned && !(t.backward && t.deterministic) &&
+                       fits(block.q_count) && fits(block.k_count) &&
+                       (block.cover == Cover::full || block.q_count == block.k_count);
   return library ? Engine::cudnn : Engine::own;
 }
 

@@ -25,7 +25,7 @@ Engine choose(const AttentionBlock&, const AttentionTraits&);
 /// Rows of a block over which cuDNN's offsets stay below 2^31 elements.
 std::int64_t cudnn_rows(const AttentionTraits&);
 
-inline constexpr std::int64_t kCudnnSmallest = 512;   // queries and keys
-inline constexpr std::int64_t kCudnnMultiple = 128;   // both are multiples of it
+inline constexpr std::int64_t kCudnnSmallest = 512;  // queries and keys
+inline constexpr std::int64_t kCudnnMultiple = 128;  // both are multiples of it
 
 }  // namespace annulus::cuda

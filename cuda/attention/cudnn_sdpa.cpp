@@ -21,17 +21,18 @@ enum Uid : std::int64_t { kQ = 1, kK, kV, kO, kLse, kDo, kDq, kDk, kDv };
 using Key = std::array<std::int64_t, 16>;
 
 Key key_of(const SdpaShape& s) {
-  return {s.Sq, s.Sk, s.H, s.G, s.D, s.causal, s.backward, std::bit_cast<std::int64_t>(s.scale),
-          s.q,  s.k,  s.v, s.o, s.d_o, s.dq, s.dk, s.dv};
+  return {s.Sq, s.Sk, s.H, s.G, s.D,   s.causal, s.backward, std::bit_cast<std::int64_t>(s.scale),
+          s.q,  s.k,  s.v, s.o, s.d_o, s.dq,     s.dk,       s.dv};
 }
 
 std::string text(const SdpaShape& s) {
-  return std::string("cuDNN attention ") + (s.backward ? "backward" : "forward") + (s.causal ? ", causal" : "") + ", " +
-         std::to_string(s.Sq) + " queries, " + std::to_string(s.Sk) + " keys, H " + std::to_string(s.H) + ", G " +
-         std::to_string(s.G) + ", D " + std::to_string(s.D);
+  return std::string("cuDNN attention ") + (s.backward ? "backward" : "forward") +
+         (s.causal ? ", causal" : "") + ", " + std::to_string(s.Sq) + " queries, " + std::to_string(s.Sk) +
+         " keys, H " + std::to_string(s.H) + ", G " + std::to_string(s.G) + ", D " + std::to_string(s.D);
 }
 
-void dnn(cudnnStatus_t code, std::string_view call, std::source_location at = std::source_location::current()) {
+void dnn(cudnnStatus_t code, std::string_view call,
+         std::source_location at = std::source_location::current()) {
   if (code != CUDNN_STATUS_SUCCESS) fail(call, cudnnGetErrorString(code), at);
 }
 
@@ -53,7 +54,10 @@ std::shared_ptr<Tensor_attributes> input(Graph& graph, const char* name, Uid uid
 }
 
 void set_lse(Tensor_attributes& t, const SdpaShape& s) {
-  t.set_uid(kLse).set_dim({1, s.H, s.Sq, 1}).set_stride({s.H * s.Sq, s.Sq, 1, 1}).set_data_type(fe::DataType_t::FLOAT);
+  t.set_uid(kLse)
+      .set_dim({1, s.H, s.Sq, 1})
+      .set_stride({s.H * s.Sq, s.Sq, 1, 1})
+      .set_data_type(fe::DataType_t::FLOAT);
 }
 
 template <class Attributes>
@@ -112,7 +116,8 @@ struct CudnnSdpa::State {
 
   State() { dnn(cudnnCreate(&handle), "cudnnCreate"); }
   ~State() {
-    if (cudnnDestroy(handle) != CUDNN_STATUS_SUCCESS) std::fputs("warning: cuDNN's handle was not destroyed\n", stderr);
+    if (cudnnDestroy(handle) != CUDNN_STATUS_SUCCESS)
+      std::fputs("warning: cuDNN's handle was not destroyed\n", stderr);
   }
 
   Plan& plan(const SdpaShape& shape) {
@@ -128,13 +133,16 @@ struct CudnnSdpa::State {
 CudnnSdpa::CudnnSdpa() : state_(std::make_unique<State>()) {}
 CudnnSdpa::~CudnnSdpa() = default;
 
-std::int64_t CudnnSdpa::workspace_bytes(const SdpaShape& shape) { return state_->plan(shape).workspace; }
+std::int64_t CudnnSdpa::workspace_bytes(const SdpaShape& shape) {
+  return state_->plan(shape).workspace;
+}
 
-void CudnnSdpa::run(const SdpaShape& shape, const SdpaData& data, void* workspace, std::int64_t workspace_bytes,
-                    cudaStream_t stream) {
+void CudnnSdpa::run(const SdpaShape& shape, const SdpaData& data, void* workspace,
+                    std::int64_t workspace_bytes, cudaStream_t stream) {
   Plan& plan = state_->plan(shape);
-  need(plan.workspace <= workspace_bytes, text(shape) + ": needs a workspace of " + std::to_string(plan.workspace) +
-                                              " bytes and got " + std::to_string(workspace_bytes));
+  need(plan.workspace <= workspace_bytes, text(shape) + ": needs a workspace of " +
+                                              std::to_string(plan.workspace) + " bytes and got " +
+                                              std::to_string(workspace_bytes));
   std::unordered_map<std::int64_t, void*> pack{
       {kQ, data.q}, {kK, data.k}, {kV, data.v}, {kO, data.o}, {kLse, data.lse}};
   if (shape.backward) pack.insert({{kDo, data.d_o}, {kDq, data.dq}, {kDk, data.dk}, {kDv, data.dv}});

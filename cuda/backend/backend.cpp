@@ -14,21 +14,25 @@ namespace {
 
 constexpr std::chrono::seconds kGrace{20};  // for the job's own abort, before this process ends by itself
 
-/// Prints the line and ends the job. Aborting may hang too, so a second thread ends the process after a while.
+/// Prints the line and ends the job. Aborting may hang too, so a second thread ends the process after a
+/// while.
 void end_job(const std::string& line, const std::function<void(Exit)>& abort) {
   std::fprintf(stderr, "%s\n", line.c_str());
   std::thread([] {
     std::this_thread::sleep_for(kGrace);
     std::_Exit(static_cast<int>(Exit::bug));
   }).detach();
-  if (abort) abort(Exit::bug);
-  else std::_Exit(static_cast<int>(Exit::bug));
+  if (abort)
+    abort(Exit::bug);
+  else
+    std::_Exit(static_cast<int>(Exit::bug));
 }
 
 std::string where(const CudaOptions& options, const Device& device) {
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) != 0) host[0] = '?';
-  return "rank " + std::to_string(options.rank) + " on node " + host + ", GPU " + std::to_string(device.index);
+  return "rank " + std::to_string(options.rank) + " on node " + host + ", GPU " +
+         std::to_string(device.index);
 }
 
 class CudaBackend final : public Backend {
@@ -36,10 +40,10 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(const CudaOptions& options)
       : device_(take_device(options)), ops_(queue_, memory_, options.deterministic) {
     groups_.queue = &queue_;
-    groups_.watchdog = std::make_shared<Watchdog>(
-        Watchdog::Settings{.stall_seconds = options.stall_seconds,
-                           .where = where(options, device_),
-                           .end = [abort = options.abort](const std::string& line) { end_job(line, abort); }});
+    groups_.watchdog = std::make_shared<Watchdog>(Watchdog::Settings{
+        .stall_seconds = options.stall_seconds,
+        .where = where(options, device_),
+        .end = [abort = options.abort](const std::string& line) { end_job(line, abort); }});
     groups_.step = options.step;
     groups_.device = device_.uuid;
     groups_.share = options.share;
@@ -53,7 +57,8 @@ class CudaBackend final : public Backend {
     return make_device_comm(groups_, std::move(group));
   }
 
-  /// What the device has less than all of its memory: this process has it to itself, unless devices are shared.
+  /// What the device has less than all of its memory: this process has it to itself, unless devices are
+  /// shared.
   std::int64_t device_used_bytes() const override {
     std::size_t free = 0, total = 0;
     cu(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
@@ -63,7 +68,8 @@ class CudaBackend final : public Backend {
   std::string describe() const override {
     std::string line = device_.name + ", " + device_.uuid + "; " + describe_libraries();
     line.pop_back();
-    for (std::size_t at = line.find('\n'); at != std::string::npos; at = line.find('\n', at)) line.replace(at, 1, "; ");
+    for (std::size_t at = line.find('\n'); at != std::string::npos; at = line.find('\n', at))
+      line.replace(at, 1, "; ");
     return line;
   }
 
@@ -83,4 +89,6 @@ annulus::Backend* annulus_make_cuda_backend(const annulus::CudaOptions* options)
   return new annulus::cuda::CudaBackend(*options);
 }
 
-void annulus_cuda_probe(annulus::CudaProbe* probe) { *probe = annulus::cuda::probe(); }
+void annulus_cuda_probe(annulus::CudaProbe* probe) {
+  *probe = annulus::cuda::probe();
+}

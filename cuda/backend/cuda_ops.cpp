@@ -30,25 +30,65 @@ Scratch CudaOps::scratch(Lane lane) {
   return {buffer.data(), buffer.bytes()};
 }
 
-void CudaOps::embed_fwd(Lane lane, const EmbedFwd& a) { launch_embed_fwd(a, on(lane)); }
-void CudaOps::embed_bwd(Lane lane, const EmbedBwd& a) { launch_embed_bwd(a, on(lane)); }
-void CudaOps::rmsnorm_fwd(Lane lane, const RmsNormFwd& a) { launch_rmsnorm_fwd(a, on(lane)); }
-void CudaOps::rmsnorm_bwd(Lane lane, const RmsNormBwd& a) { launch_rmsnorm_bwd(a, scratch(lane), on(lane)); }
-void CudaOps::matmul(Lane lane, const Matmul& a) { matmul_.run(a, scratch(lane), on(lane)); }
-void CudaOps::column_sum(Lane lane, const ColumnSum& a) { launch_column_sum(a, scratch(lane), on(lane)); }
-void CudaOps::qk_rope_fwd(Lane lane, const QkRopeFwd& a) { launch_qk_rope_fwd(a, on(lane)); }
-void CudaOps::qk_rope_bwd(Lane lane, const QkRopeBwd& a) { launch_qk_rope_bwd(a, scratch(lane), on(lane)); }
-void CudaOps::attention_fwd(Lane lane, const AttentionFwd& a) { attention_.forward(lane, a); }
-void CudaOps::attention_delta(Lane lane, const AttentionDelta& a) { launch_attention_delta(a, on(lane)); }
-void CudaOps::attention_bwd(Lane lane, const AttentionBwd& a) { attention_.backward(lane, a); }
-void CudaOps::swiglu_fwd(Lane lane, const SwigluFwd& a) { launch_swiglu_fwd(a, on(lane)); }
-void CudaOps::swiglu_bwd(Lane lane, const SwigluBwd& a) { launch_swiglu_bwd(a, on(lane)); }
-void CudaOps::loss_tile(Lane lane, const LossTile& a) { launch_loss_tile(a, on(lane)); }
-void CudaOps::sum(Lane lane, const Sum& a) { launch_sum(a, scratch(lane), on(lane)); }
-void CudaOps::add(Lane lane, const Add& a) { launch_add(a, on(lane)); }
-void CudaOps::cast(Lane lane, const Cast& a) { launch_cast(a, on(lane)); }
-void CudaOps::adamw(Lane lane, const AdamW& a) { launch_adamw(a, on(lane)); }
-std::int64_t CudaOps::attention_fwd_bytes(const AttentionFwd& a) const { return attention_.forward_bytes(a); }
-std::int64_t CudaOps::attention_bwd_bytes(const AttentionBwd& a) const { return attention_.backward_bytes(a); }
+void CudaOps::embed_fwd(Lane lane, const EmbedFwd& a) {
+  launch_embed_fwd(a, on(lane));
+}
+void CudaOps::embed_bwd(Lane lane, const EmbedBwd& a) {
+  launch_embed_bwd(a, on(lane));
+}
+void CudaOps::rmsnorm_fwd(Lane lane, const RmsNormFwd& a) {
+  launch_rmsnorm_fwd(a, on(lane));
+}
+void CudaOps::rmsnorm_bwd(Lane lane, const RmsNormBwd& a) {
+  launch_rmsnorm_bwd(a, scratch(lane), on(lane));
+}
+void CudaOps::matmul(Lane lane, const Matmul& a) {
+  matmul_.run(a, scratch(lane), on(lane));
+}
+void CudaOps::column_sum(Lane lane, const ColumnSum& a) {
+  launch_column_sum(a, scratch(lane), on(lane));
+}
+void CudaOps::qk_rope_fwd(Lane lane, const QkRopeFwd& a) {
+  launch_qk_rope_fwd(a, on(lane));
+}
+void CudaOps::qk_rope_bwd(Lane lane, const QkRopeBwd& a) {
+  launch_qk_rope_bwd(a, scratch(lane), on(lane));
+}
+void CudaOps::attention_fwd(Lane lane, const AttentionFwd& a) {
+  attention_.forward(lane, a);
+}
+void CudaOps::attention_delta(Lane lane, const AttentionDelta& a) {
+  launch_attention_delta(a, on(lane));
+}
+void CudaOps::attention_bwd(Lane lane, const AttentionBwd& a) {
+  attention_.backward(lane, a);
+}
+void CudaOps::swiglu_fwd(Lane lane, const SwigluFwd& a) {
+  launch_swiglu_fwd(a, on(lane));
+}
+void CudaOps::swiglu_bwd(Lane lane, const SwigluBwd& a) {
+  launch_swiglu_bwd(a, on(lane));
+}
+void CudaOps::loss_tile(Lane lane, const LossTile& a) {
+  launch_loss_tile(a, on(lane));
+}
+void CudaOps::sum(Lane lane, const Sum& a) {
+  launch_sum(a, scratch(lane), on(lane));
+}
+void CudaOps::add(Lane lane, const Add& a) {
+  launch_add(a, on(lane));
+}
+void CudaOps::cast(Lane lane, const Cast& a) {
+  launch_cast(a, on(lane));
+}
+void CudaOps::adamw(Lane lane, const AdamW& a) {
+  launch_adamw(a, on(lane));
+}
+std::int64_t CudaOps::attention_fwd_bytes(const AttentionFwd& a) const {
+  return attention_.forward_bytes(a);
+}
+std::int64_t CudaOps::attention_bwd_bytes(const AttentionBwd& a) const {
+  return attention_.backward_bytes(a);
+}
 
 }  // namespace annulus::cuda

@@ -38,8 +38,8 @@ class CudaOps final : public Ops {
 
  private:
   cudaStream_t on(Lane lane) const { return queue_.stream(lane); }
-  /// Memory of one lane for partial sums and cuBLASLt. The compute lane's is there from the start, so that the
-  /// arena can have the rest; other lanes get theirs when they first need it.
+  /// Memory of one lane for partial sums and cuBLASLt. The compute lane's is there from the start, so that
+  /// the arena can have the rest; other lanes get theirs when they first need it.
   Scratch scratch(Lane);
 
   CudaQueue& queue_;

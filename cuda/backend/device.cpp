@@ -39,14 +39,18 @@ int count_devices(std::string& reason) {
   const cudaError_t code = cudaGetDeviceCount(&devices);
   if (code == cudaSuccess && devices > 0) return devices;
   static_cast<void>(cudaGetLastError());
-  const bool versions = cudaDriverGetVersion(&driver) == cudaSuccess && cudaRuntimeGetVersion(&runtime) == cudaSuccess;
+  const bool versions =
+      cudaDriverGetVersion(&driver) == cudaSuccess && cudaRuntimeGetVersion(&runtime) == cudaSuccess;
   if (versions && driver == 0) {
     reason = "there is no CUDA driver on this node: run on a GPU node, or set device.kind=cpu";
   } else if (code == cudaErrorInsufficientDriver) {
-    reason = "the driver supports CUDA " + dotted(driver / 1000, driver % 1000 / 10) + " and this program needs " +
-             dotted(runtime / 1000, 0) + " or later: update the driver, or build with an older toolkit";
+    reason = "the driver supports CUDA " + dotted(driver / 1000, driver % 1000 / 10) +
+             " and this program needs " + dotted(runtime / 1000, 0) +
+             " or later: update the driver, or build with an older toolkit";
   } else if (code == cudaSuccess || code == cudaErrorNoDevice) {
-    reason = "no GPU is visible to this process: ask Slurm for one (--gpus-per-node), and look at CUDA_VISIBLE_DEVICES";
+    reason =
+        "no GPU is visible to this process: ask Slurm for one (--gpus-per-node), and look at "
+        "CUDA_VISIBLE_DEVICES";
   } else {
     reason = std::string("CUDA does not start: ") + cudaGetErrorString(code);
   }
@@ -61,7 +65,8 @@ Device take_device(const CudaOptions& options) {
   if (devices == 0) environment_error(reason);
   // One visible device may be each rank's own; whether it is shows when groups are made.
   if (devices > 1 && options.local_size > devices && !options.share)
-    environment_error(std::to_string(options.local_size) + " ranks on this node have " + std::to_string(devices) +
+    environment_error(std::to_string(options.local_size) + " ranks on this node have " +
+                      std::to_string(devices) +
                       " GPUs: start one rank per GPU, or set device.share=true for a test");
   Device device{.index = options.local_rank % devices, .name = {}, .uuid = {}};
   cudaDeviceProp properties{};
@@ -70,8 +75,9 @@ Device take_device(const CudaOptions& options) {
   device.name = properties.name;
   device.uuid = uuid_of(properties);
   if (properties.major < kOldest)
-    environment_error("GPU " + std::to_string(device.index) + " (" + device.name + ") has compute capability " +
-                      dotted(properties.major, properties.minor) + ", and 8.0 or later is needed: set device.kind=cpu");
+    environment_error("GPU " + std::to_string(device.index) + " (" + device.name +
+                      ") has compute capability " + dotted(properties.major, properties.minor) +
+                      ", and 8.0 or later is needed: set device.kind=cpu");
   return device;
 }
 
@@ -83,10 +89,10 @@ std::string describe_libraries() {
   const int blas = static_cast<int>(cublasLtGetVersion()), dnn = static_cast<int>(cudnnGetVersion());
   return "CUDA driver " + (driver == 0 ? std::string("none") : dotted(driver / 1000, driver % 1000 / 10)) +
          ", runtime " + dotted(runtime / 1000, runtime % 1000 / 10) + "\ncuBLASLt " +
-         dotted(blas / 10000, blas / 100 % 100, blas % 100) + " " + path_of(&cublasLtGetVersion) + "\ncuDNN " +
-         dotted(dnn / 10000, dnn / 100 % 100, dnn % 100) + " " + path_of(&cudnnGetVersion) + "\nNCCL " +
-         dotted(collectives / 10000, collectives / 100 % 100, collectives % 100) + " " + path_of(&ncclGetVersion) +
-         "\n";
+         dotted(blas / 10000, blas / 100 % 100, blas % 100) + " " + path_of(&cublasLtGetVersion) +
+         "\ncuDNN " + dotted(dnn / 10000, dnn / 100 % 100, dnn % 100) + " " + path_of(&cudnnGetVersion) +
+         "\nNCCL " + dotted(collectives / 10000, collectives / 100 % 100, collectives % 100) + " " +
+         path_of(&ncclGetVersion) + "\n";
 }
 
 CudaProbe probe() {
@@ -96,8 +102,8 @@ CudaProbe probe() {
   for (int i = 0; i < found.devices; ++i) {
     cudaDeviceProp device{};
     if (cudaGetDeviceProperties(&device, i) != cudaSuccess) continue;
-    found.report += "GPU " + std::to_string(i) + ": " + device.name + ", " + uuid_of(device) + ", compute capability " +
-                    dotted(device.major, device.minor) + "\n";
+    found.report += "GPU " + std::to_string(i) + ": " + device.name + ", " + uuid_of(device) +
+                    ", compute capability " + dotted(device.major, device.minor) + "\n";
   }
   return found;
 }

@@ -10,8 +10,8 @@ struct Device {
   std::string name, uuid;
 };
 
-/// Makes device local_rank % visible devices the current one. Environment error when there is none, when it is
-/// too old, or when there are fewer devices than ranks on the node and none may be shared.
+/// Makes device local_rank % visible devices the current one. Environment error when there is none, when it
+/// is too old, or when there are fewer devices than ranks on the node and none may be shared.
 Device take_device(const CudaOptions&);
 
 /// One line a library: version and path.

@@ -1,5 +1,5 @@
-// A row-major (rows, columns) matrix is, to cuBLASLt, a column-major (columns, rows) one. So c = op(a) op(b) is
-// computed as c' = op(b)' op(a)': our b is its first operand, our a the second, and m = N, n = M.
+// A row-major (rows, columns) matrix is, to cuBLASLt, a column-major (columns, rows) one. So c = op(a) op(b)
+// is computed as c' = op(b)' op(a)': our b is its first operand, our a the second, and m = N, n = M.
 #include "blas/matmul.h"
 
 #include <bit>
@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::int64_t kBiasAlign = 16;  // bytes; the epilogue reads the bias in vectors
 
-void blas(cublasStatus_t code, std::string_view call, std::source_location at = std::source_location::current()) {
+void blas(cublasStatus_t code, std::string_view call,
+          std::source_location at = std::source_location::current()) {
   if (code != CUBLAS_STATUS_SUCCESS) fail(call, cublasLtGetStatusString(code), at);
 }
 
@@ -42,7 +43,8 @@ using Preference = Described<cublasLtMatmulPreference_t, &cublasLtMatmulPreferen
 
 template <class Value>
 void set(Operation& operation, cublasLtMatmulDescAttributes_t what, Value value) {
-  blas(cublasLtMatmulDescSetAttribute(operation.handle, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  blas(cublasLtMatmulDescSetAttribute(operation.handle, what, &value, sizeof value),
+       "cublasLtMatmulDescSetAttribute");
 }
 
 template <class Value>
@@ -68,8 +70,8 @@ std::string sizes(std::int64_t M, std::int64_t N, std::int64_t K) {
          std::to_string(N) + ")";
 }
 
-cublasLtMatmulAlgo_t choose_algorithm(cublasLtHandle_t handle, const Product& p, const Matmul& a, const Tensor& add,
-                                      std::int64_t workspace, const std::string& what) {
+cublasLtMatmulAlgo_t choose_algorithm(cublasLtHandle_t handle, const Product& p, const Matmul& a,
+                                      const Tensor& add, std::int64_t workspace, const std::string& what) {
   Preference preference;
   blas(cublasLtMatmulPreferenceCreate(&preference.handle), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace));
@@ -83,8 +85,8 @@ cublasLtMatmulAlgo_t choose_algorithm(cublasLtHandle_t handle, const Product& p,
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t code =
-      cublasLtMatmulAlgoGetHeuristic(handle, p.operation.handle, p.first.handle, p.second.handle, p.add.handle,
-                                     p.out.handle, preference.handle, 1, &found, &count);
+      cublasLtMatmulAlgoGetHeuristic(handle, p.operation.handle, p.first.handle, p.second.handle,
+                                     p.add.handle, p.out.handle, preference.handle, 1, &found, &count);
   if (code != CUBLAS_STATUS_SUCCESS) fail(what, cublasLtGetStatusString(code));
   need(count > 0, what + ": cuBLASLt knows no algorithm for this layout");
   blas(found.state, what);
@@ -102,10 +104,14 @@ MatmulEngine::MatmulEngine()
 
 void MatmulEngine::run(const Matmul& a, Scratch scratch, cudaStream_t stream) {
   const std::int64_t M = a.c.shape[0], N = a.c.shape[1], K = a.trans_a ? a.a.shape[0] : a.a.shape[1];
-  if (a.trans_a) a.a.expect({K, M});
-  else a.a.expect({M, K});
-  if (a.trans_b) a.b.expect({N, K});
-  else a.b.expect({K, N});
+  if (a.trans_a)
+    a.a.expect({K, M});
+  else
+    a.a.expect({M, K});
+  if (a.trans_b)
+    a.b.expect({N, K});
+  else
+    a.b.expect({K, N});
   a.c.expect({M, N});
   need(a.a.dtype == a.b.dtype, "matmul: a and b differ in type");
   need(a.c.dtype == a.a.dtype || a.c.dtype == DType::f32, "matmul: c is neither of a's type nor f32");
@@ -124,7 +130,8 @@ void MatmulEngine::run(const Matmul& a, Scratch scratch, cudaStream_t stream) {
   }
 
   Product p;
-  blas(cublasLtMatmulDescCreate(&p.operation.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  blas(cublasLtMatmulDescCreate(&p.operation.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+       "cublasLtMatmulDescCreate");
   set(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, a.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(p.operation, CUBLASLT_MATMUL_DESC_TRANSB, a.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (epilogue) {
@@ -138,17 +145,26 @@ void MatmulEngine::run(const Matmul& a, Scratch scratch, cudaStream_t stream) {
   make_layout(p.add, added);
   make_layout(p.out, a.c);
 
-  const MatmulKey key{M, N, K, a.a.stride(), a.b.stride(), added.stride(), a.c.stride(),
-                      a.trans_a + 2 * a.trans_b + 4 * epilogue + 8 * bool(add) + 16 * (added.data != a.c.data),
-                      static_cast<int>(a.a.dtype) * 8 + static_cast<int>(a.c.dtype),
-                      alignment(a.a) * 1024 + alignment(a.b), alignment(added) * 1024 + alignment(a.c), scratch.bytes,
-                      epilogue ? alignment(a.bias) : 0};
+  const MatmulKey key{
+      M,
+      N,
+      K,
+      a.a.stride(),
+      a.b.stride(),
+      added.stride(),
+      a.c.stride(),
+      a.trans_a + 2 * a.trans_b + 4 * epilogue + 8 * bool(add) + 16 * (added.data != a.c.data),
+      static_cast<int>(a.a.dtype) * 8 + static_cast<int>(a.c.dtype),
+      alignment(a.a) * 1024 + alignment(a.b),
+      alignment(added) * 1024 + alignment(a.c),
+      scratch.bytes,
+      epilogue ? alignment(a.bias) : 0};
   const cublasLtMatmulAlgo_t& algorithm = algorithms_.get(
       key, [&] { return choose_algorithm(handle_.get(), p, a, added, scratch.bytes, sizes(M, N, K)); });
   const float one = 1.f, beta = add ? 1.f : 0.f;
-  blas(cublasLtMatmul(handle_.get(), p.operation.handle, &one, a.b.data, p.first.handle, a.a.data, p.second.handle,
-                      &beta, added.data, p.add.handle, a.c.data, p.out.handle, &algorithm, scratch.data,
-                      static_cast<std::size_t>(scratch.bytes), stream),
+  blas(cublasLtMatmul(handle_.get(), p.operation.handle, &one, a.b.data, p.first.handle, a.a.data,
+                      p.second.handle, &beta, added.data, p.add.handle, a.c.data, p.out.handle, &algorithm,
+                      scratch.data, static_cast<std::size_t>(scratch.bytes), stream),
        sizes(M, N, K));
 }
 

@@ -16,29 +16,44 @@ void nccl(ncclResult_t code, std::string_view call, ncclComm_t comm = nullptr,
           std::source_location at = std::source_location::current()) {
   if (code == ncclSuccess) return;
   const char* more = ncclGetLastError(comm);
-  fail(call, std::string(ncclGetErrorString(code)) + (more != nullptr && *more != 0 ? std::string(": ") + more : ""),
-       at);
+  fail(
+      call,
+      std::string(ncclGetErrorString(code)) + (more != nullptr && *more != 0 ? std::string(": ") + more : ""),
+      at);
 }
 
 ncclDataType_t type_of(const Tensor& t) {
   switch (t.dtype) {
-    case DType::f32: return ncclFloat32;
-    case DType::f64: return ncclFloat64;
-    case DType::i64: return ncclInt64;
-    case DType::i32: return ncclInt32;
-    case DType::bf16: return ncclBfloat16;
-    case DType::u8: return ncclUint8;
+    case DType::f32:
+      return ncclFloat32;
+    case DType::f64:
+      return ncclFloat64;
+    case DType::i64:
+      return ncclInt64;
+    case DType::i32:
+      return ncclInt32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::u8:
+      return ncclUint8;
   }
   fail("nccl", std::string(t.name) + ": unknown dtype");
 }
 
-ncclRedOp_t operation(Reduce reduce) { return reduce == Reduce::sum ? ncclSum : ncclMax; }
+ncclRedOp_t operation(Reduce reduce) {
+  return reduce == Reduce::sum ? ncclSum : ncclMax;
+}
 
-std::size_t count(const Tensor& t) { return static_cast<std::size_t>(t.size()); }
-std::size_t byte_count(const Tensor& t) { return static_cast<std::size_t>(t.bytes()); }
+std::size_t count(const Tensor& t) {
+  return static_cast<std::size_t>(t.size());
+}
+std::size_t byte_count(const Tensor& t) {
+  return static_cast<std::size_t>(t.bytes());
+}
 
 void need_device(const Tensor& t) {
-  need(t.place == Place::device && t.contiguous(), std::string(t.name) + ": NCCL takes contiguous device tensors");
+  need(t.place == Place::device && t.contiguous(),
+       std::string(t.name) + ": NCCL takes contiguous device tensors");
 }
 
 std::string host_name() {
@@ -68,8 +83,9 @@ void check_devices(const NcclContext& context, Comm& group) {
     if (first) continue;
     shared = true;
     if (!context.share)
-      environment_error("ranks " + std::to_string(other->second) + " and " + std::to_string(r) + " of a group have the same GPU (" +
-                        where + "): start one rank per GPU, or set device.share=true for a test");
+      environment_error("ranks " + std::to_string(other->second) + " and " + std::to_string(r) +
+                        " of a group have the same GPU (" + where +
+                        "): start one rank per GPU, or set device.share=true for a test");
   }
   if (shared) pretend_different_hosts(host, g_rank_for_messages, one_host);
 }
@@ -80,13 +96,15 @@ struct Call {
   Event event;
   bool done() const {
     // An error of the device is not this call's: whoever waits for the device reports it.
-    return queued.load(std::memory_order_acquire) && (event.get() == nullptr || cudaEventQuery(event.get()) != cudaErrorNotReady);
+    return queued.load(std::memory_order_acquire) &&
+           (event.get() == nullptr || cudaEventQuery(event.get()) != cudaErrorNotReady);
   }
 };
 
 class NcclComm final : public Comm {
  public:
-  NcclComm(const NcclContext& context, std::unique_ptr<Comm> host) : context_(context), host_(std::move(host)) {
+  NcclComm(const NcclContext& context, std::unique_ptr<Comm> host)
+      : context_(context), host_(std::move(host)) {
     check_devices(context_, *host_);
     ncclUniqueId id{};
     if (rank() == 0) nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -109,7 +127,8 @@ class NcclComm final : public Comm {
 
   ~NcclComm() override {
     context_.watchdog->leave(member_);
-    // When an error unwinds this rank alone, the others are not here to take part, and the process ends anyway.
+    // When an error unwinds this rank alone, the others are not here to take part, and the process ends
+    // anyway.
     if (std::uncaught_exceptions() > 0) return;
     const ncclResult_t code = ncclCommDestroy(comm_.load());
     if (code != ncclSuccess) std::fprintf(stderr, "warning: ncclCommDestroy: %s\n", ncclGetErrorString(code));
@@ -123,14 +142,16 @@ class NcclComm final : public Comm {
     need_device(inout);
     if (inout.size() == 0) return;
     issue("all_reduce", lane, inout.bytes(), [&](ncclComm_t comm, cudaStream_t stream) {
-      return ncclAllReduce(inout.data, inout.data, count(inout), type_of(inout), operation(reduce), comm, stream);
+      return ncclAllReduce(inout.data, inout.data, count(inout), type_of(inout), operation(reduce), comm,
+                           stream);
     });
   }
 
   void all_gather(Lane lane, const Tensor& mine, const Tensor& all) override {
     need_device(mine), need_device(all);
     need(mine.dtype == all.dtype && all.size() == mine.size() * size(),
-         std::string(all.name) + ": all_gather needs room for " + std::to_string(size()) + " times " + mine.name);
+         std::string(all.name) + ": all_gather needs room for " + std::to_string(size()) + " times " +
+             mine.name);
     if (mine.size() == 0) return;
     issue("all_gather", lane, all.bytes(), [&](ncclComm_t comm, cudaStream_t stream) {
       return ncclAllGather(mine.data, all.data, byte_count(mine), ncclUint8, comm, stream);
@@ -164,19 +185,24 @@ class NcclComm final : public Comm {
     });
   }
 
-  void all_reduce(std::span<std::int64_t> values, Reduce reduce) override { host_->all_reduce(values, reduce); }
+  void all_reduce(std::span<std::int64_t> values, Reduce reduce) override {
+    host_->all_reduce(values, reduce);
+  }
   void all_reduce(std::span<double> values, Reduce reduce) override { host_->all_reduce(values, reduce); }
   std::vector<std::string> all_gather(const std::string& mine) override { return host_->all_gather(mine); }
   void broadcast(std::string& bytes, int root) override { host_->broadcast(bytes, root); }
   void barrier() override { host_->barrier(); }
 
-  std::unique_ptr<Comm> split(int color) const override { return make_device_comm(context_, host_->split(color)); }
+  std::unique_ptr<Comm> split(int color) const override {
+    return make_device_comm(context_, host_->split(color));
+  }
 
  private:
   std::shared_ptr<Call> begin(const char* what, std::int64_t bytes, const char* lane) {
     auto call = std::make_shared<Call>();
-    std::string text = std::string("NCCL ") + what + (bytes > 0 ? " of " + in_gb(bytes) : "") + ", group of " +
-                       std::to_string(size()) + (lane != nullptr ? std::string(", lane ") + lane : "");
+    std::string text = std::string("NCCL ") + what + (bytes > 0 ? " of " + in_gb(bytes) : "") +
+                       ", group of " + std::to_string(size()) +
+                       (lane != nullptr ? std::string(", lane ") + lane : "");
     if (context_.step != nullptr) text += ", step " + std::to_string(context_.step->load());
     context_.watchdog->began(member_, std::move(text), [call] { return call->done(); });
     return call;
@@ -201,7 +227,8 @@ class NcclComm final : public Comm {
     if (code != ncclSuccess) return std::string("ncclCommGetAsyncError: ") + ncclGetErrorString(code);
     if (state == ncclSuccess || state == ncclInProgress) return {};
     const char* more = ncclGetLastError(comm);
-    return std::string(ncclGetErrorString(state)) + (more != nullptr && *more != 0 ? std::string(": ") + more : "");
+    return std::string(ncclGetErrorString(state)) +
+           (more != nullptr && *more != 0 ? std::string(": ") + more : "");
   }
 
   NcclContext context_;

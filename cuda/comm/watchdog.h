@@ -17,16 +17,16 @@ class Watchdog {
   struct Settings {
     double stall_seconds = 1800;
     std::chrono::milliseconds period{1000};
-    std::string where;                               // "rank 3 on node n01"
-    std::function<void(const std::string&)> end;     // gets the line; called at most once, from the thread
+    std::string where;                            // "rank 3 on node n01"
+    std::function<void(const std::string&)> end;  // gets the line; called at most once, from the thread
   };
   explicit Watchdog(Settings);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// A group joins. `failure` says what has gone wrong in it, or nothing. Both this and `done` below are called
-  /// from the thread until `leave` returns.
+  /// A group joins. `failure` says what has gone wrong in it, or nothing. Both this and `done` below are
+  /// called from the thread until `leave` returns.
   int join(std::function<std::string()> failure);
   void leave(int group);
   /// The group has begun something; `done` says whether it is over. Things end in the order they began.

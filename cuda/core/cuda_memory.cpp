@@ -34,8 +34,8 @@ void* DeviceMemory::allocate(std::int64_t bytes, const char* what) {
     cu(cudaGetDevice(&index), "cudaGetDevice");
     cu(cudaGetDeviceProperties(&device, index), "cudaGetDeviceProperties");
     cu(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    out_of_memory(in_gb(bytes) + " for " + what + " do not fit on GPU " + std::to_string(index) + " (" + device.name +
-                  "), where " + in_gb(static_cast<std::int64_t>(free)) + " of " +
+    out_of_memory(in_gb(bytes) + " for " + what + " do not fit on GPU " + std::to_string(index) + " (" +
+                  device.name + "), where " + in_gb(static_cast<std::int64_t>(free)) + " of " +
                   in_gb(static_cast<std::int64_t>(total)) +
                   " are free: end what else uses the GPU, use more ranks, or see what `annulus plan` says of "
                   "data.sequence, memory.offload and optimizer.state");
@@ -56,10 +56,11 @@ void* PinnedMemory::allocate(std::int64_t bytes, const char* what) {
       cudaHostAlloc(&data, static_cast<std::size_t>(std::max(bytes, kSmallest)), cudaHostAllocPortable);
   if (code == cudaErrorMemoryAllocation) {
     const std::int64_t page = sysconf(_SC_PAGESIZE);
-    out_of_memory(in_gb(bytes) + " of pinned host memory for " + what + " are not to be had: " +
-                  in_gb(sysconf(_SC_AVPHYS_PAGES) * page) + " of the node's " + in_gb(sysconf(_SC_PHYS_PAGES) * page) +
-                  " are free, and the job's own limit may be lower: ask Slurm for more (--mem=0), raise `ulimit -l`, "
-                  "or set memory.offload=none");
+    out_of_memory(
+        in_gb(bytes) + " of pinned host memory for " + what + " are not to be had: " +
+        in_gb(sysconf(_SC_AVPHYS_PAGES) * page) + " of the node's " + in_gb(sysconf(_SC_PHYS_PAGES) * page) +
+        " are free, and the job's own limit may be lower: ask Slurm for more (--mem=0), raise `ulimit -l`, "
+        "or set memory.offload=none");
   }
   cu(code, std::string("cudaHostAlloc for ") + what);
   return data;

@@ -12,7 +12,9 @@ cudaMemcpyKind direction(Place from, Place to) {
   return to == Place::host ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice;
 }
 
-std::size_t row_bytes(const Tensor& t) { return static_cast<std::size_t>(t.row_size() * annulus::bytes_of(t.dtype)); }
+std::size_t row_bytes(const Tensor& t) {
+  return static_cast<std::size_t>(t.row_size() * annulus::bytes_of(t.dtype));
+}
 
 /// Bytes from row to row; a contiguous tensor of one row may carry any stride.
 std::size_t pitch(const Tensor& t) {
@@ -39,7 +41,8 @@ CudaQueue::CudaQueue() {
   cu(cudaDeviceGetStreamPriorityRange(&low, &high), "cudaDeviceGetStreamPriorityRange");
   for (int l = 0; l < kLanes; ++l) {
     cudaStream_t stream = nullptr;
-    cu(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, high_priority(static_cast<Lane>(l)) ? high : low),
+    cu(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                    high_priority(static_cast<Lane>(l)) ? high : low),
        "cudaStreamCreateWithPriority");
     streams_[static_cast<std::size_t>(l)] = Stream(stream);
   }
@@ -80,7 +83,8 @@ void CudaQueue::sync(Mark mark) {
   if (s == nullptr) return;
   const cudaError_t code = cudaEventSynchronize(s->event.get());
   if (code != cudaSuccess)
-    fail(std::string("the device, seen while waiting for lane ") + name_of(s->lane), cudaGetErrorString(code));
+    fail(std::string("the device, seen while waiting for lane ") + name_of(s->lane),
+         cudaGetErrorString(code));
 }
 
 void CudaQueue::copy(Lane lane, const Tensor& from, const Tensor& to) {

@@ -11,7 +11,9 @@ namespace annulus::cuda {
 template <class Key, class Value>
 class Lru {
  public:
-  explicit Lru(std::size_t capacity) : capacity_(capacity) { need(capacity > 0, "a cache needs room for one"); }
+  explicit Lru(std::size_t capacity) : capacity_(capacity) {
+    need(capacity > 0, "a cache needs room for one");
+  }
 
   /// The value of `key`, made by `make()` when it is not there. Valid until the next call.
   template <class Make>

@@ -1,5 +1,5 @@
-// What passes between the program and its CUDA backend, a shared library that is loaded when a device is asked
-// for. Plain C++: neither side needs the other's headers. Errors cross as exceptions.
+// What passes between the program and its CUDA backend, a shared library that is loaded when a device is
+// asked for. Plain C++: neither side needs the other's headers. Errors cross as exceptions.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -10,12 +10,12 @@
 namespace annulus {
 
 struct CudaOptions {
-  int rank = 0;                 // in the world, for messages
-  int local_rank = 0;           // within the node: the device is local_rank % visible devices
+  int rank = 0;        // in the world, for messages
+  int local_rank = 0;  // within the node: the device is local_rank % visible devices
   int local_size = 1;
-  bool share = false;           // several ranks may use one device
+  bool share = false;  // several ranks may use one device
   bool deterministic = false;
-  double stall_seconds = 1800;  // a collective that takes longer ends the job
+  double stall_seconds = 1800;                      // a collective that takes longer ends the job
   const std::atomic<std::int64_t>* step = nullptr;  // the step under way, for messages; outlives the backend
   std::function<void(Exit)> abort;                  // ends the whole job; called from the watchdog's thread
 };

@@ -50,20 +50,23 @@ Loaded load() {
     if (library == nullptr) {
       const std::string reason = dlerror();
       const std::string absent = absent_libraries();
-      return {.why_not = absent.empty() ? "the CUDA backend does not load: " + reason
-                                        : "the CUDA backend does not load because the dynamic linker does not find " +
-                                              absent + ": load the modules that bring them, or add their folders to "
-                                              "LD_LIBRARY_PATH"};
+      return {.why_not = absent.empty()
+                             ? "the CUDA backend does not load: " + reason
+                             : "the CUDA backend does not load because the dynamic linker does not find " +
+                                   absent +
+                                   ": load the modules that bring them, or add their folders to "
+                                   "LD_LIBRARY_PATH"};
     }
     Loaded all{reinterpret_cast<MakeCudaBackend*>(dlsym(library, kMakeCudaBackend)),
-               reinterpret_cast<ProbeCuda*>(dlsym(library, kCudaProbe)), {}};
+               reinterpret_cast<ProbeCuda*>(dlsym(library, kCudaProbe)),
+               {}};
     if (all.make == nullptr || all.probe == nullptr) {
       return {.why_not = file.string() + " belongs to another version of annulus: install both anew"};
     }
     return all;
   }
-  return {.why_not = std::string("this installation has no CUDA backend (") + kCudaLibrary + " lies neither in " +
-                     tried + "): build on a machine with nvcc 12.8 or later"};
+  return {.why_not = std::string("this installation has no CUDA backend (") + kCudaLibrary +
+                     " lies neither in " + tried + "): build on a machine with nvcc 12.8 or later"};
 }
 
 const Loaded& loaded() {
@@ -80,15 +83,18 @@ std::unique_ptr<Backend> load_cuda_backend(const CudaOptions& options) {
 
 CudaProbe cuda_probe() {
   CudaProbe probe;
-  if (loaded().probe != nullptr) loaded().probe(&probe);
-  else probe.missing = loaded().why_not;
+  if (loaded().probe != nullptr)
+    loaded().probe(&probe);
+  else
+    probe.missing = loaded().why_not;
   return probe;
 }
 
 std::string cuda_status() {
   const CudaProbe probe = cuda_probe();
   std::string text = probe.report;
-  if (!probe.missing.empty()) text += (text.empty() || text.back() == '\n' ? "" : "\n") + probe.missing + "\n";
+  if (!probe.missing.empty())
+    text += (text.empty() || text.back() == '\n' ? "" : "\n") + probe.missing + "\n";
   return text;
 }
 

@@ -28,25 +28,51 @@ std::vector<std::int64_t> positions(std::initializer_list<std::pair<std::int64_t
   return all;
 }
 
-AttentionBlock block(std::int64_t q_at, std::int64_t q, std::int64_t q_position, std::int64_t k_at, std::int64_t k,
-                     std::int64_t k_position, Cover cover) {
+AttentionBlock block(std::int64_t q_at, std::int64_t q, std::int64_t q_position, std::int64_t k_at,
+                     std::int64_t k, std::int64_t k_position, Cover cover) {
   return {q_at, q, q_position, k_at, k, k_position, cover};
 }
 
 /// Two runs of one rank of a ring: 512 rows from position 0, 640 rows from position 1024; keys are the same.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
-      {"one causal block", 128, {block(0, 640, 0, 0, 640, 0, Cover::causal)}, 640, 640, positions({{0, 640}}), 0},
-      {"one full block, D 64", 64, {block(0, 512, 2000, 0, 768, 100, Cover::full)}, 512, 768, positions({{2000, 512}}), 0},
-      {"one block in the middle of the rows", 128, {block(32, 512, 1032, 64, 640, 64, Cover::full)}, 600, 704, positions({{1000, 600}}), 0},
-      {"two runs, one document", 128,
+      {"one causal block",
+       128,
+       {block(0, 640, 0, 0, 640, 0, Cover::causal)},
+       640,
+       640,
+       positions({{0, 640}}),
+       0},
+      {"one full block, D 64",
+       64,
+       {block(0, 512, 2000, 0, 768, 100, Cover::full)},
+       512,
+       768,
+       positions({{2000, 512}}),
+       0},
+      {"one block in the middle of the rows",
+       128,
+       {block(32, 512, 1032, 64, 640, 64, Cover::full)},
+       600,
+       704,
+       positions({{1000, 600}}),
+       0},
+      {"two runs, one document",
+       128,
        {block(0, 512, 0, 0, 512, 0, Cover::causal), block(512, 640, 1024, 0, 512, 0, Cover::full),
         block(512, 640, 1024, 512, 640, 1024, Cover::causal)},
-       1152, 1152, positions({{0, 512}, {1024, 640}}), 0},
-      {"two runs, a document from 300 on", 64,
+       1152,
+       1152,
+       positions({{0, 512}, {1024, 640}}),
+       0},
+      {"two runs, a document from 300 on",
+       64,
        {block(0, 512, 0, 0, 512, 0, Cover::partial), block(512, 640, 1024, 0, 512, 0, Cover::partial),
         block(512, 640, 1024, 512, 640, 1024, Cover::causal)},
-       1152, 1152, positions({{0, 512}, {1024, 640}}), 300},
+       1152,
+       1152,
+       positions({{0, 512}, {1024, 640}}),
+       300},
   };
   return all;
 }
@@ -57,8 +83,11 @@ struct Inputs {
 };
 
 Inputs inputs(const Case& c) {
-  Inputs in{random_values(DType::bf16, 1, c.Tq * H * c.D), random_values(DType::bf16, 2, c.Tk * G * c.D),
-            random_values(DType::bf16, 3, c.Tk * G * c.D), random_values(DType::bf16, 4, c.Tq * H * c.D), {}};
+  Inputs in{random_values(DType::bf16, 1, c.Tq * H * c.D),
+            random_values(DType::bf16, 2, c.Tk * G * c.D),
+            random_values(DType::bf16, 3, c.Tk * G * c.D),
+            random_values(DType::bf16, 4, c.Tq * H * c.D),
+            {}};
   for (std::int64_t p : c.q_positions) in.first.push_back(p >= c.document ? c.document : 0);
   return in;
 }

@@ -1,13 +1,15 @@
 // Which engine computes a block.
-#include <boost/test/unit_test.hpp>
 #include "attention/choice.h"
+#include <boost/test/unit_test.hpp>
 
 using namespace annulus;
 using namespace annulus::cuda;
 
 namespace {
 
-AttentionTraits traits() { return {.type = DType::bf16, .H = 32, .G = 8, .D = 128, .row_stride = 4096}; }
+AttentionTraits traits() {
+  return {.type = DType::bf16, .H = 32, .G = 8, .D = 128, .row_stride = 4096};
+}
 
 AttentionBlock block(std::int64_t q, std::int64_t k, Cover cover) {
   AttentionBlock b;

@@ -1,7 +1,7 @@
 // The cache of graphs and algorithms.
+#include "core/lru.h"
 #include <boost/test/unit_test.hpp>
 #include <string>
-#include "core/lru.h"
 
 using annulus::cuda::Lru;
 

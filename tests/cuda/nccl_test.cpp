@@ -12,7 +12,9 @@ namespace {
 constexpr std::int64_t kCount = 10'007;
 
 /// Element i of rank r: small integers, so that sums are exact.
-float element(int r, std::int64_t i) { return static_cast<float>((i * 7 + r * 13) % 1001 - 500); }
+float element(int r, std::int64_t i) {
+  return static_cast<float>((i * 7 + r * 13) % 1001 - 500);
+}
 
 Floats elements(int r, std::int64_t count = kCount) {
   Floats v(static_cast<std::size_t>(count));
@@ -31,7 +33,8 @@ void all_collectives(Comm& comm) {
       sum[static_cast<std::size_t>(i)] += element(s, i);
       largest[static_cast<std::size_t>(i)] = std::max(largest[static_cast<std::size_t>(i)], element(s, i));
     }
-  const Tensor x = device.in("x", DType::f32, {kCount}, elements(r)), m = device.in("m", DType::f32, {kCount}, elements(r));
+  const Tensor x = device.in("x", DType::f32, {kCount}, elements(r)),
+               m = device.in("m", DType::f32, {kCount}, elements(r));
   comm.all_reduce(Lane::reduce, x);
   comm.all_reduce(Lane::reduce, m, Reduce::max);
   queue.sync(queue.mark(Lane::reduce));
@@ -43,11 +46,13 @@ void all_collectives(Comm& comm) {
   queue.sync(queue.mark(Lane::compute));
   BOOST_TEST(device.doubles(d)[1] == R * (R - 1) / 2 + 0.5 * R);
 
-  const Tensor all = device.out("all", DType::bf16, {R * kCount}), mine = device.in("mine", DType::bf16, {kCount}, Floats(kCount, static_cast<float>(r + 1)));
+  const Tensor all = device.out("all", DType::bf16, {R * kCount}),
+               mine = device.in("mine", DType::bf16, {kCount}, Floats(kCount, static_cast<float>(r + 1)));
   comm.all_gather(Lane::gather, mine, all);
   queue.sync(queue.mark(Lane::gather));
   for (int s = 0; s < R; ++s)
-    BOOST_TEST(device.floats(all.span(s * kCount, kCount)) == Floats(kCount, static_cast<float>(s + 1)), boost::test_tools::per_element());
+    BOOST_TEST(device.floats(all.span(s * kCount, kCount)) == Floats(kCount, static_cast<float>(s + 1)),
+               boost::test_tools::per_element());
 
   Floats whole;
   for (int s = 0; s < R; ++s)
@@ -62,8 +67,10 @@ void all_collectives(Comm& comm) {
 
   // A ring shift, something to oneself, and nothing at all, in one exchange.
   const int next = (r + 1) % R, before = (r + R - 1) % R;
-  const Tensor out = device.in("out", DType::f32, {kCount}, elements(r)), in = device.out("in", DType::f32, {kCount}),
-               own = device.in("own", DType::f32, {3}, Floats{1, 2, 3}), copy = device.out("copy", DType::f32, {3});
+  const Tensor out = device.in("out", DType::f32, {kCount}, elements(r)),
+               in = device.out("in", DType::f32, {kCount}),
+               own = device.in("own", DType::f32, {3}, Floats{1, 2, 3}),
+               copy = device.out("copy", DType::f32, {3});
   const Send sends[] = {{next, out}, {r, own}, {before, out.span(0, 0)}};
   const Receive receives[] = {{before, in}, {r, copy}, {next, in.span(0, 0)}};
   comm.exchange(Lane::ring, sends, receives);
@@ -87,14 +94,19 @@ void groups() {
 
 BOOST_AUTO_TEST_SUITE(cuda)
 
-BOOST_AUTO_TEST_CASE(a_group_of_one, *boost::unit_test::precondition(needs_gpu)) { groups(); }
-BOOST_AUTO_TEST_CASE(a_group_of_two, *boost::unit_test::label("ranks2") * boost::unit_test::precondition(needs_gpu)) {
+BOOST_AUTO_TEST_CASE(a_group_of_one, *boost::unit_test::precondition(needs_gpu)) {
   groups();
 }
-BOOST_AUTO_TEST_CASE(a_group_of_three, *boost::unit_test::label("ranks3") * boost::unit_test::precondition(needs_gpu)) {
+BOOST_AUTO_TEST_CASE(a_group_of_two,
+                     *boost::unit_test::label("ranks2") * boost::unit_test::precondition(needs_gpu)) {
   groups();
 }
-BOOST_AUTO_TEST_CASE(a_group_of_four, *boost::unit_test::label("ranks4") * boost::unit_test::precondition(needs_gpu)) {
+BOOST_AUTO_TEST_CASE(a_group_of_three,
+                     *boost::unit_test::label("ranks3") * boost::unit_test::precondition(needs_gpu)) {
+  groups();
+}
+BOOST_AUTO_TEST_CASE(a_group_of_four,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::precondition(needs_gpu)) {
   groups();
 }
 

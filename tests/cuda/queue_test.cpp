@@ -24,7 +24,8 @@ constexpr std::int64_t kRows = 37, kColumns = 13, kWide = 29;
 
 BOOST_AUTO_TEST_SUITE(cuda)
 
-BOOST_AUTO_TEST_CASE(rows_cross_all_places_with_and_without_gaps, *boost::unit_test::precondition(needs_gpu)) {
+BOOST_AUTO_TEST_CASE(rows_cross_all_places_with_and_without_gaps,
+                     *boost::unit_test::precondition(needs_gpu)) {
   Queue& queue = test::cuda()->queue();
   Buffer from(test::cuda()->pinned(), kRows * kWide * 4), on(test::cuda()->memory(), kRows * kWide * 4),
       packed(test::cuda()->memory(), kRows * kColumns * 4), back(test::cuda()->pinned(), kRows * kWide * 4);

@@ -1,9 +1,9 @@
 // The watchdog speaks when a collective fails or stalls, names it, and is silent otherwise.
-#include <boost/test/unit_test.hpp>
+#include "comm/watchdog.h"
 #include <atomic>
+#include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <future>
-#include "comm/watchdog.h"
 
 using namespace annulus::cuda;
 using namespace std::chrono_literals;
@@ -21,7 +21,9 @@ struct Watched {
                 .end = [this](const std::string& text) { said.set_value(text); }}};
 };
 
-std::string nothing() { return {}; }
+std::string nothing() {
+  return {};
+}
 
 }  // namespace
 
@@ -52,8 +54,9 @@ BOOST_AUTO_TEST_CASE(work_that_goes_on_elsewhere_is_no_stall, *boost::unit_test:
   Watched w;
   const int waiting = w.dog.join(nothing), busy = w.dog.join(nothing);
   w.dog.began(waiting, "queued long ahead", [] { return false; });
-  const auto until = std::chrono::steady_clock::now() + 3 * std::chrono::duration_cast<std::chrono::milliseconds>(
-                                                               std::chrono::duration<double>(kStall));
+  const auto until =
+      std::chrono::steady_clock::now() +
+      3 * std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(kStall));
   while (std::chrono::steady_clock::now() < until) {  // something ends every few milliseconds
     w.dog.began(busy, "short", [] { return true; });
     BOOST_REQUIRE((w.line.wait_for(10ms) == std::future_status::timeout));

@@ -1,6 +1,6 @@
 // A machine without a GPU, driver or backend is told so, and nothing else breaks.
-#include <boost/test/unit_test.hpp>
 #include "ops/load_cuda.h"
+#include <boost/test/unit_test.hpp>
 
 using namespace annulus;
 

@@ -1,7 +1,7 @@
 // The backends that this machine has: tests of operations run on each of them.
 #pragma once
-#include <span>
 #include <boost/test/unit_test.hpp>
+#include <span>
 #include "ops/backend.h"
 
 namespace annulus::test {
