@@ -15,3 +15,18 @@ all: $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja: CMakeLists.txt
 	cmake -S . -B $(BUILD) -G Ninja
+
+# Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
+.PHONY: cudnn-frontend
+cudnn-frontend:
+	python3 -m pip install --quiet --no-deps --target $(BUILD)/cudnn-frontend nvidia-cudnn-frontend==1.32.0
+
+# Everything that a GPU node needs, in one folder: see bench/bundle.sh.
+.PHONY: bundle
+bundle: all
+	bench/bundle.sh $(BUILD) bundle
+
+# On a machine with a GPU, from the build or (bundle/bin/check_gpu.sh) from a bundle.
+.PHONY: check-gpu
+check-gpu: all
+	tests/check_gpu.sh $(BUILD)/tests
