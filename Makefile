@@ -19,20 +19,20 @@ export OMPI_MCA_btl_vader_single_copy_mechanism = none
 export OMPI_MCA_ras = ^slurm
 export OMPI_MCA_plm = ^slurm
 
-.PHONY: all setup demo check check-fast style venv
+.PHONY: all setup demo check check-fast check-gpu bundle cudnn-frontend style venv
 
 all: setup
 	@cmake --build $(BUILD) -j $(JOBS)
 
 setup:
-	@BUILD=$(BUILD) ./setup.sh
+	@BUILD=$(BUILD) .ci/setup.sh
 
 demo: all
 	@BUILD=$(BUILD) bench/demo.sh
 
 # The Python clients of some tests; without them those tests report "skipped".
 venv:
-	@./setup.sh venv
+	@.ci/setup.sh venv
 
 check: all venv
 	@cd $(BUILD) && ctest -L all --output-on-failure -j 2
@@ -42,3 +42,15 @@ check-fast: all
 
 style:
 	@clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
+
+# Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
+cudnn-frontend:
+	python3 -m pip install --quiet --no-deps --target $(BUILD)/cudnn-frontend nvidia-cudnn-frontend==1.32.0
+
+# Everything that a GPU node needs, in one folder: see bench/bundle.sh.
+bundle: all
+	bench/bundle.sh $(BUILD) bundle
+
+# On a machine with a GPU, from the build or (bundle/bin/check_gpu.sh) from a bundle.
+check-gpu: all
+	tests/check_gpu.sh $(BUILD)/tests

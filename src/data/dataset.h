@@ -64,10 +64,9 @@ class Dataset {
   /// The part of a span, which begins at row position `start`, that lies in the run.
   void fill(const Span&, std::int64_t start, const Run&, LocalRow& out);
 
-  std::string path_;
   std::unique_ptr<TokenFile> file_;
   PackingResult packing_;
-  std::int64_t sequence_, vocabulary_;
+  std::int64_t sequence_;
   std::vector<std::int32_t> ids_;  // of one read
   std::vector<std::uint8_t> mask_;
 };

@@ -48,7 +48,7 @@ std::size_t place(const std::string& room) {
   return static_cast<std::size_t>(std::find(kRooms.begin(), kRooms.end(), room) - kRooms.begin());
 }
 
-const fs::path kSource = fs::path(ANNULUS_SOURCE_DIR) / "src";
+const fs::path kSource = test::test_data("src");
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include "support/data.h"
 #include "ops/cpu/queue.h"
 #include "train/trained.h"
 
@@ -15,7 +16,7 @@ constexpr const char* kCases[] = {"qwen3", "qwen3_tied_yarn", "llama3", "packed"
 
 void check_curve(Comm& world, const std::string& name, int context) {
   const SharedFolder folder(world);
-  std::ifstream in(std::string(ANNULUS_SOURCE_DIR) + "/tests/oracle/" + name + "/expected.json");
+  std::ifstream in(test_data("tests/oracle") + "/" + name + "/expected.json");
   const nlohmann::json expected = nlohmann::json::parse(in);
   const Life life = live(world, tiny_run(name, {"--run.dir", folder.path("run"), "--parallel.context",
                                                 std::to_string(context)}));

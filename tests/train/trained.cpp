@@ -1,3 +1,4 @@
+#include "support/data.h"
 #include "train/trained.h"
 #include <csignal>
 #include "core/rng.h"
@@ -22,7 +23,7 @@ void on_ranks(Comm& world, int ranks, const std::function<void(Comm&)>& work) {
 }
 
 RunConfig tiny_run(const std::string& name, const std::vector<std::string>& flags) {
-  const std::string folder = std::string(ANNULUS_SOURCE_DIR) + "/tests/oracle/" + name;
+  const std::string folder = test_data("tests/oracle") + "/" + name;
   std::vector<std::string> args = {folder + "/run.ini"};
   const auto given = [&](const std::string& key) {
     for (const std::string& f : flags)

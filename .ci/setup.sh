@@ -1,9 +1,9 @@
 #!/bin/sh
 # Gets ready to build: packages where the distribution has them and we may install, then the configuration.
-#   ./setup.sh         packages and cmake
-#   ./setup.sh venv    .venv with the Python clients that some tests use
+#   .ci/setup.sh         packages and cmake
+#   .ci/setup.sh venv    .venv with the Python clients that some tests use
 set -eu
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 packages="g++ make cmake ninja-build openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libboost-program-options-dev
 libboost-test-dev libopenblas-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev zlib1g-dev"
