@@ -39,6 +39,11 @@ void say(const Program& program, const std::string& line) {
   std::fflush(stdout);
 }
 
+void end_job(const MpiSession& session, const Error& e) {
+  std::fprintf(stderr, "annulus: %s\n", e.what());
+  session.abort(e.code);
+}
+
 std::vector<std::string> take_positionals(std::vector<std::string>& arguments) {
   const auto flag = std::find_if(arguments.begin(), arguments.end(),
                                  [](const std::string& a) { return a.rfind("--", 0) == 0; });

@@ -40,6 +40,8 @@ Exit run_info(Program&);
 
 /// What rank 0 prints.
 void say(const Program&, const std::string& line);
+/// Prints the sentence of an error that this rank alone found and ends the job with its code.
+[[noreturn]] void end_job(const MpiSession&, const Error&);
 /// Arguments before the first flag.
 std::vector<std::string> take_positionals(std::vector<std::string>& arguments);
 /// Usage error unless there are `count` arguments and no flags.

@@ -80,9 +80,9 @@ Exit run(MpiSession& session, Comm& world, long tasks, const std::vector<std::st
 
 /// The sentence once for what all ranks found; otherwise from the rank that found it, which ends the job.
 Exit report(const MpiSession& session, const Error& e) {
-  if (!e.everywhere || session.rank() == 0) std::fprintf(stderr, "annulus: %s\n", e.what());
+  if (!e.everywhere) end_job(session, e);
+  if (session.rank() == 0) std::fprintf(stderr, "annulus: %s\n", e.what());
   std::fflush(nullptr);
-  if (!e.everywhere) session.abort(e.code);
   return e.code;
 }
 

@@ -26,6 +26,16 @@ Trainer::Trainer(Comm& world, const Node& node, Backend& backend, const RunConfi
                       static_cast<int>(run.parallel.ulysses))),
       folder_(world, run.run.dir),
       watchdog_(run.run.stall_seconds, node.host) {
+  try {
+    open();
+  } catch (const Error& e) {
+    // An earlier life's reason must not stay: scripts decide by it whether to run again.
+    folder_.status({.reason = std::string("error: ") + e.what()});
+    throw;
+  }
+}
+
+void Trainer::open() {
   watchdog_.enter("load", 0);
   check_fault_spec(run_.debug.fail);
   model_ = open_model(run_);
@@ -49,7 +59,8 @@ Trainer::Trainer(Comm& world, const Node& node, Backend& backend, const RunConfi
   fill_weights(from.get(), from_path);
 
   first_step_ = progress_.step;
-  saved_step_ = from ? progress_.step : -1;
+  // A checkpoint of another folder is not this run's own.
+  saved_step_ = from && from_path == folder_.checkpoint(progress_.step) ? progress_.step : -1;
   double bytes = 0;
   for (const Unit& unit : engine_->state().units())
     bytes += 3.0 * static_cast<double>(unit.size * bytes_of(spec.state.state));

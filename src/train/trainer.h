@@ -51,6 +51,7 @@ class Trainer {
   void ended(const std::string& reason);
 
  private:
+  void open();
   void open_data(const H5Reader* from, const std::string& from_path);
   std::unique_ptr<H5Reader> find_checkpoint(std::string* path);
   void fill_weights(H5Reader* from, const std::string& from_path);
