@@ -190,7 +190,7 @@ std::string print_config(const RunConfig& config) {
   std::string_view section;
   for (const Key& k : keys()) {
     if (k.section != section) {
-      out += (out.empty() ? "[" : "\n[") + std::string(k.section) + "]\n";
+      out.append(out.empty() ? "[" : "\n[").append(k.section).append("]\n");
       section = k.section;
     }
     for (const std::string& v : written_values(k, config)) out += std::string(k.name) + " = " + v + "\n";
@@ -204,7 +204,7 @@ std::string config_help() {
   std::string_view section;
   for (const Key& k : keys()) {
     if (k.section != section) {
-      out += (out.empty() ? "[" : "\n[") + std::string(k.section) + "]\n";
+      out.append(out.empty() ? "[" : "\n[").append(k.section).append("]\n");
       section = k.section;
     }
     std::string line = "  --" + k.full();
