@@ -53,7 +53,7 @@ class Dataset {
   std::int64_t rows() const { return static_cast<std::int64_t>(packing_.rows.size()); }
   std::int64_t tokens() const;                      // in rows
   std::int64_t row_tokens(std::int64_t row) const;  // tokens in the row's documents
-  const TokenFile& file() const { return *file_; }
+  TokenFile& file() const { return *file_; }
   /// The rank's part of a row; reads only the bytes it needs. Local to a rank. A negative row is an empty one
   /// (all padding), for a group that has no row left.
   LocalRow local_row(std::int64_t row, const Grid&, int per_member, std::span<const std::int64_t> windows);

@@ -10,7 +10,7 @@
 namespace annulus {
 
 /// Writes a Hugging Face folder: config.json and every non-weight file of `source_folder` (when there is
-/// one), weights as model.safetensors or in shards of at most 5 GB with an index, names and shapes as in the
+/// one), weights as model.safetensors or in shards with an index, names and shapes as in the
 /// source, each tensor in `dtype` ("F32", "BF16", "F16"). The ranks write their byte ranges side by side.
 /// Into FOLDER.partial, renamed when whole; an existing FOLDER is an environment error unless it is empty.
 struct ExportRequest {

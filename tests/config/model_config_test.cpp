@@ -1,4 +1,5 @@
 // config.json of published models (their sizes give the published counts), and everything that is refused.
+#include "support/data.h"
 #include "config/model_config.h"
 #include <boost/test/unit_test.hpp>
 #include <fstream>
@@ -293,7 +294,7 @@ BOOST_AUTO_TEST_CASE(overriding_the_rope_also_changes_the_exported_json) {
 }
 
 BOOST_AUTO_TEST_CASE(folders_that_transformers_wrote) {
-  const std::string oracle = std::string(ANNULUS_SOURCE_DIR) + "/tests/oracle/";
+  const std::string oracle = test::test_data("tests/oracle") + "/";
   const auto read = [&](const std::string& name) {
     std::ifstream in(oracle + name + "/model/config.json");
     std::ostringstream text;
