@@ -14,7 +14,8 @@ namespace ut = boost::unit_test;
 
 BOOST_AUTO_TEST_SUITE(io)
 
-/// Tensors of every type, sorted by name; one passes a block of 4 MiB. Values are exact in all three types.
+/// Tensors of every type, sorted by name; of each type one passes a block of 4 MiB. Values are exact in all
+/// three.
 std::vector<StoredTensor> mixed_tensors() {
   return {{"lm_head.weight", {3, 17}, "F16"},
           {"model.embed_tokens.weight", {2111, 1009}, "BF16"},
