@@ -58,6 +58,10 @@ class Comm {
 
   /// Ranks with the same color form a group, ordered by rank.
   virtual std::unique_ptr<Comm> split(int color) const = 0;
+  /// The same, the color given as a function of the rank, so that a pretended group can be split too.
+  virtual std::unique_ptr<Comm> split_by(const std::function<int(int)>& color) const {
+    return split(color(rank()));
+  }
   /// Ranks that share a node's memory form a group. A group of one, and pretended ones, are one node.
   virtual std::unique_ptr<Comm> split_by_node() const { return split(0); }
   /// Address of the MPI communicator behind the host face (for MPI-IO), or null.
@@ -83,8 +87,27 @@ class Comm {
 /// make no collective call. `phase` names what was going on.
 void agreed(Comm&, std::string_view phase, const std::function<void()>& work);
 
-std::unique_ptr<Comm> make_self_comm(Queue&);                          // comm_self.cpp
-std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, int size);  // comm_loopback.cpp
+std::unique_ptr<Comm> make_self_comm(Queue&);  // comm_self.cpp
+
+enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, exchange };
+inline constexpr int kCollectives = 4;
+
+/// What the tensor faces of pretended groups would have sent from this rank: calls, and bytes with every
+/// collective done in the fewest (an all-reduce of n bytes sends 2 n (R - 1) / R).
+struct Traffic {
+  std::int64_t calls[kCollectives][kLanes] = {};
+  std::int64_t bytes[kCollectives][kLanes] = {};
+  std::int64_t total() const;
+};
+
+/// Multiplies a tensor by a factor on a lane.
+using Scale = std::function<void(Lane, const Tensor&, double factor)>;
+
+/// Rank `rank` of `size`, without the others (comm_loopback.cpp). Every pretended peer holds what this rank
+/// holds. `traffic`, which outlives the group and all that are split from it, counts for them all. Without
+/// `scale` sums of tensors keep this rank's values: enough where only bytes and times matter.
+std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, int size, Traffic* traffic = nullptr,
+                                         Scale scale = {});
 
 /// The program's life inside MPI (comm_mpi.cpp). One object in main; `world` lives as long as it does.
 class MpiSession {

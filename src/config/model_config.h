@@ -45,6 +45,10 @@ struct ModelConfig {
 /// refused by name (input error that names `where`).
 ModelConfig parse_model_config(const std::string& json, const std::string& where);
 
+struct ModelSection;
+/// Applies the run's model.rope.* keys, to `json` as well, so that an exported folder computes the same.
+void override_rope(ModelConfig&, const ModelSection&);
+
 struct RopeFrequencies {
   std::vector<double> inv_freq;  // (rotary dims / 2)
   double factor = 1.0;           // attention_factor: multiplies cos and sin

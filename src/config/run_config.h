@@ -23,7 +23,7 @@ struct DataSection {
   std::string tokenizer = "auto";  // auto (the model folder's tokenizer.json), bytes, or a path
   std::string chat = "auto";
   std::int64_t sequence = 1024;  // tokens of a packed row
-  std::int64_t max_length = 0;   // tokens of a document; 0: the row
+  std::int64_t max_length = 0;   // tokens at which a document is cut; 0: only packing cuts
   std::int64_t join = 0;         // texts joined into documents of at least so many tokens; 0: not
   std::int64_t take = 0;         // documents; 0: all
   std::string packing = "bfd";   // bfd, bfd_split, wrapped, none
@@ -127,9 +127,13 @@ struct RunConfig {
 /// a file are relative to the working directory. Usage errors name the key, what was given, what is allowed
 /// and the nearest known key.
 RunConfig parse_run_config(const std::vector<std::string>& args);
+/// What a configuration is for: it decides what must be given.
+enum class Purpose : std::uint8_t { train, eval, plan };
 /// Checks ranges and contradictions that need no file and no world size.
-void validate(const RunConfig&);
+void validate(const RunConfig&, Purpose = Purpose::train);
 /// The INI text that reproduces the run; parsing it back is the identity.
 std::string print_config(const RunConfig&);
+/// All keys by section, one line of help each, what is allowed, and the default.
+std::string config_help();
 
 }  // namespace annulus

@@ -19,6 +19,16 @@ inline bf16 narrow(float v) {
   return {static_cast<std::uint16_t>((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16)};
 }
 
+/// Rounds up or down so that the mean over `random` is v: 16 random bits (the upper half of a word of draw())
+/// are added below bf16's last place and the sum is truncated. Values that bf16 holds come back as they are;
+/// infinities and NaN too. constexpr, so that a kernel can share the rule.
+constexpr bf16 narrow_stochastic(float v, std::uint32_t random) {
+  const auto u = std::bit_cast<std::uint32_t>(v);
+  if ((u & 0x7F800000u) == 0x7F800000u)
+    return {static_cast<std::uint16_t>((u >> 16) | ((u & 0xFFFFu) != 0 ? 0x40u : 0u))};
+  return {static_cast<std::uint16_t>((u + (random >> 16)) >> 16)};
+}
+
 /// Writes a float into storage of type T, rounding once.
 template <class T>
 T store(float v) {

@@ -33,6 +33,7 @@ class DryMemory : public Memory {
  public:
   explicit DryMemory(Place place) : place_(place) {}
   Place place() const override { return place_; }
+  bool real() const override { return false; }
   void* allocate(std::int64_t bytes, const char*) override {
     const std::int64_t n = round_up(bytes > 0 ? bytes : 1);
     return reinterpret_cast<void*>(next_.fetch_add(static_cast<std::uintptr_t>(n)));

@@ -11,6 +11,8 @@ class Memory {
  public:
   virtual ~Memory() = default;
   virtual Place place() const = 0;
+  /// False: addresses that nobody may touch; what the host would write there or read from it is left out.
+  virtual bool real() const { return true; }
   virtual void* allocate(std::int64_t bytes, const char* what) = 0;
   virtual void release(void* data) noexcept = 0;
 };

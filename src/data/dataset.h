@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 #include "comm/comm.h"
@@ -32,7 +33,12 @@ PackingResult pack_rows(const std::vector<std::int64_t>& document_offsets, std::
                         const std::string& strategy);
 
 /// Tokenizes `files` as `data` says into `out` (a token file), all ranks sharing the work. Returns after the
-/// file is whole. Input errors name file, line and byte.
+/// file is whole. Documents and their order do not depend on the number of ranks. Input errors name file,
+/// physical line (from 1) and byte of the file (from 0).
+///   text    JSONL rows with "text" (.jsonl, .json), or else a plain file, which is one document
+///   tokens  JSONL rows with "input_ids" and perhaps "labels": each its own token's id, or -100 (no target)
+/// The tokenizer of bytes: ids 0 to 255; a text ends with the model's first end-of-text id if that is at
+/// least 256 and in the vocabulary, else with nothing. Texts without a byte are left out and counted.
 void tokenize_files(Comm& world, const std::vector<std::string>& files, const DataSection&,
                     const ModelConfig&, const std::string& model_path, const std::string& out);
 
@@ -47,15 +53,22 @@ class Dataset {
   std::int64_t rows() const { return static_cast<std::int64_t>(packing_.rows.size()); }
   std::int64_t tokens() const;                      // in rows
   std::int64_t row_tokens(std::int64_t row) const;  // tokens in the row's documents
-  const TokenFile& file() const { return *file_; }
+  TokenFile& file() const { return *file_; }
   /// The rank's part of a row; reads only the bytes it needs. Local to a rank. A negative row is an empty one
   /// (all padding), for a group that has no row left.
   LocalRow local_row(std::int64_t row, const Grid&, int per_member, std::span<const std::int64_t> windows);
 
+  std::int64_t dropped_tokens() const { return packing_.dropped_tokens; }  // by the packing's cuts
+
  private:
+  /// The part of a span, which begins at row position `start`, that lies in the run.
+  void fill(const Span&, std::int64_t start, const Run&, LocalRow& out);
+
   std::unique_ptr<TokenFile> file_;
   PackingResult packing_;
   std::int64_t sequence_;
+  std::vector<std::int32_t> ids_;  // of one read
+  std::vector<std::uint8_t> mask_;
 };
 
 }  // namespace annulus

@@ -1,5 +1,6 @@
 // The transformer: one packed row forward, its loss, and backward.
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 #include "config/model_config.h"
@@ -24,11 +25,17 @@ inline int head_unit(const ModelConfig& c) {
 
 struct ModelOptions {
   DType compute = DType::f32;
-  bool keep_attention = true;  // save attention output and log-sum-exp
-  bool recompute = true;       // save only the layer's input (and attention); false: keep everything
-  std::int64_t mlp_tile = 0;   // tokens; 0: all
-  std::int64_t loss_tile = 0;  // tokens; 0: all
-  std::int64_t sequence = 0;   // data.sequence
+  bool keep_attention = true;       // save attention output and log-sum-exp
+  bool recompute = true;            // save only the layer's input (and attention); false: keep everything
+  std::int64_t mlp_tile = 0;        // tokens; 0: all
+  std::int64_t loss_tile = 0;       // tokens; 0: all
+  std::int64_t sequence = 0;        // data.sequence; 0: not checked
+  std::int64_t offload_layers = 0;  // the saved tensors of the first so many layers go to pinned host memory
+  /// At the attention's backward only what it needs is alive: q|k|v before their rotation are computed again
+  /// after it, and the next layer's weights and saved tensors come in after it. Costs one projection a layer.
+  bool lean_backward = true;
+  /// Called at every layer edge, forward and backward, by every rank alike; may throw (see abandon()).
+  std::function<void()> at_layer;
 };
 
 /// Sums over this rank's rows; the caller all-reduces them.
@@ -47,10 +54,15 @@ class Model {
 
   /// One row: forward, loss, backward. Adds to the state's gradients the gradient of scale * sum of nll.
   /// The caller has begun the arena's phase. Collective over the shard and the ring group.
-  /// Checks for a stop at every layer edge by calling `at_layer` (may throw).
   RowTotals train_row(const LocalRow&, double scale);
   /// Forward and loss only.
   RowTotals eval_row(const LocalRow&);
+
+  /// After an exception out of the two above: forgets the row, with all temporaries of the arena and all
+  /// gathered units. Weights and optimizer state are whole, so they can still be saved; gradients are not.
+  void abandon();
+  /// Pinned memory for rows and for what is saved on the host, once rows have run.
+  std::int64_t host_bytes() const;
 
  private:
   struct Body;

@@ -37,22 +37,22 @@ struct RmsNormFwd {
 
 /// dx = dres + d(norm)/dx, dw += sum_n dy[n,:] * x[n,:] * rstd[n]. dw is deterministic.
 struct RmsNormBwd {
-  Tensor dy;    // (N, C) in   T
-  Tensor x;     // (N, C) in   T
-  Tensor w;     // (C)    in   T
-  Tensor rstd;  // (N)    in   f32
-  Tensor dres;  // (N, C) in   T; optional: gradient that goes round the norm
-  Tensor dx;    // (N, C) out  T; may be dy or dres
-  Tensor dw;    // (C)    +=   f32; optional (frozen)
+  Tensor dy;      // (N, C) in   T
+  Tensor x;       // (N, C) in   T
+  Tensor w;       // (C)    in   T
+  Tensor rstd;    // (N)    in   f32
+  Tensor dres{};  // (N, C) in   T; optional: gradient that goes round the norm
+  Tensor dx;      // (N, C) out  T; may be dy or dres
+  Tensor dw{};    // (C)    +=   f32; optional (frozen)
 };
 
 /// c = op(a) op(b) + add + bias, products summed in f32, rounded once. op transposes where the flag says so.
 struct Matmul {
-  Tensor a;     // (M, K), or (K, M) when trans_a   in  T; rows may be strided
-  Tensor b;     // (K, N), or (N, K) when trans_b   in  T; rows may be strided
-  Tensor c;     // (M, N)  out  T or f32; rows may be strided
-  Tensor add;   // (M, N)  in   c's type; optional; may be c itself
-  Tensor bias;  // (N)     in   T; optional
+  Tensor a;       // (M, K), or (K, M) when trans_a   in  T; rows may be strided
+  Tensor b;       // (K, N), or (N, K) when trans_b   in  T; rows may be strided
+  Tensor c;       // (M, N)  out  T or f32; rows may be strided
+  Tensor add{};   // (M, N)  in   c's type; optional; may be c itself
+  Tensor bias{};  // (N)     in   T; optional
   bool trans_a = false, trans_b = false;
 };
 
@@ -68,8 +68,8 @@ struct ColumnSum {
 /// t); dimensions from 2R on pass through. Angles are good to 1e-6 rad at position 4,000,000.
 struct QkRopeFwd {
   Tensor qkv;           // (N, H + 2G, D)  in   T
-  Tensor q_norm;        // (D)             in   T; optional
-  Tensor k_norm;        // (D)             in   T; optional
+  Tensor q_norm{};      // (D)             in   T; optional
+  Tensor k_norm{};      // (D)             in   T; optional
   Tensor positions;     // (N)             in   i64  position within the document
   Tensor inv_freq;      // (R)             in   f64
   Tensor q;             // (N, H, D)       out  T
@@ -83,13 +83,13 @@ struct QkRopeBwd {
   Tensor dq;         // (N, H, D)       in   f32 or T
   Tensor dkv;        // (2, N, G, D)    in   f32 or T
   Tensor qkv;        // (N, H + 2G, D)  in   T   the forward's input
-  Tensor q_norm;     // (D)             in   T; optional
-  Tensor k_norm;     // (D)             in   T; optional
+  Tensor q_norm{};   // (D)             in   T; optional
+  Tensor k_norm{};   // (D)             in   T; optional
   Tensor positions;  // (N)             in   i64
   Tensor inv_freq;   // (R)             in   f64
   Tensor dqkv;       // (N, H + 2G, D)  out  T; may be qkv
-  Tensor dq_norm;    // (D)             +=   f32; optional
-  Tensor dk_norm;    // (D)             +=   f32; optional
+  Tensor dq_norm{};  // (D)             +=   f32; optional
+  Tensor dk_norm{};  // (D)             +=   f32; optional
   double factor = 1.0;
   double eps = 1e-6;
 };
@@ -118,9 +118,9 @@ struct AttentionFwd {
   Tensor k, v;   // (Tk, G, D)  in  T; rows may be strided
   Tensor first;  // (Tq)        in  i64  first visible row position of each query; non-decreasing in a run
   std::span<const AttentionBlock> blocks;
-  Tensor acc;  // (Tq, H, D)  in/out f32; normalised; contiguous. Null only when begins, ends and one block
-  Tensor lse;  // (H, Tq)     in/out f32, natural log
-  Tensor o;    // (Tq, H, D)  out T, written when `ends`; rows may be strided
+  Tensor acc{};  // (Tq, H, D)  in/out f32; normalised; contiguous. Null only when begins, ends and one block
+  Tensor lse;    // (H, Tq)     in/out f32, natural log
+  Tensor o{};    // (Tq, H, D)  out T, written when `ends`; rows may be strided
   bool begins = false;  // acc and lse hold nothing yet: start from no key seen
   bool ends = false;    // after this call o = acc in T
   double scale = 1.0;   // of the scores
@@ -142,8 +142,8 @@ struct AttentionBwd {
   Tensor lse, delta;  // (H, Tq)    in  f32
   Tensor first;       // (Tq)       in  i64
   std::span<const AttentionBlock> blocks;
-  Tensor dq;      // (Tq, H, D) +=  f32; or T: exactly one block that covers all rows, overwritten
-  Tensor dk, dv;  // (Tk, G, D) +=  f32; or T: likewise
+  Tensor dq;      // (Tq, H, D) +=  f32 (also when T is f32); or bf16: one block of all rows, overwritten
+  Tensor dk, dv;  // (Tk, G, D) of dq's type, likewise
   double scale = 1.0;
   Tensor workspace;  // u8, at least attention_bwd_bytes() of the same call
 };
@@ -157,20 +157,20 @@ struct SwigluFwd {
 struct SwigluBwd {
   Tensor gu;   // (N, 2F) in  T
   Tensor dh;   // (N, F)  in  T
-  Tensor h;    // (N, F)  out T; optional: the forward's output again; may be dh
+  Tensor h{};  // (N, F)  out T; optional: the forward's output again; may be dh
   Tensor dgu;  // (N, 2F) out T; may be gu
 };
 
 /// Softmax cross-entropy of a tile of tokens; the gradient replaces the logits.
 ///   nll[n] = log sum_v exp(z[n,v]) - z[n,target],  z <- scale * (softmax(z) - onehot(target)) in T
-/// Rows whose target is negative get nll 0 and gradient 0. `scale` is 1 / (targets of the whole step): the
-/// one division. scale = 0 leaves gradients zero (evaluation).
+/// Rows whose target is negative get zeros everywhere. `scale` is 1 / (targets of the whole step): the one
+/// division. scale = 0 leaves gradients zero (evaluation).
 struct LossTile {
-  Tensor logits;   // (N, V) in/out T
-  Tensor targets;  // (N)    in     i32
-  Tensor nll;      // (N)    out    f32
-  Tensor hit;      // (N)    out    f32; optional: 1 where the target is the largest logit (first of equals)
-  Tensor entropy;  // (N)    out    f32; optional: -sum p log p
+  Tensor logits;     // (N, V) in/out T
+  Tensor targets;    // (N)    in     i32
+  Tensor nll;        // (N)    out    f32
+  Tensor hit{};      // (N)    out    f32; optional: 1 where the target is the largest logit (first of equals)
+  Tensor entropy{};  // (N)    out    f32; optional: -sum p log p
   double scale = 0.0;
 };
 
@@ -195,13 +195,15 @@ struct Cast {
 /// One AdamW step over a slice of one parameter (Loshchilov & Hutter 2019, alg. 2; epsilon outside the root):
 ///   g = grad * grad_scale;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
 ///   w = w - lr * decay * w;  w -= lr * (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
-/// State is f32, or bf16 rounded stochastically with draw(seed, Draw::weight/moment1/moment2,
-/// (step << 20) + parameter, index in the full shape): an element takes word (index % 4) of draw(index / 4).
+/// where w takes m and v as they are before they are rounded.
+/// State is f32, or bf16 rounded by narrow_stochastic (core/bf16.h) with draw(seed,
+/// Draw::weight/moment1/moment2, (step << 20) + parameter, index in the full shape): an element takes word
+/// (index % 4) of draw(index / 4).
 struct AdamW {
-  Tensor grad;    // (n) in      f32 or bf16
-  Tensor master;  // (n) in/out  f32 or bf16
-  Tensor m, v;    // (n) in/out  master's type
-  Tensor weight;  // (n) out     T; optional: master rounded to nearest, for the next gather
+  Tensor grad;      // (n) in      f32 or bf16
+  Tensor master;    // (n) in/out  f32 or bf16
+  Tensor m, v;      // (n) in/out  master's type
+  Tensor weight{};  // (n) out     T; optional: master rounded to nearest, for the next gather
   double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0;
   double grad_scale = 1.0;
   std::int64_t step = 1;  // t, from 1

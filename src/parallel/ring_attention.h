@@ -10,6 +10,9 @@ struct AttentionShape {
   std::int64_t H = 0, G = 0, D = 0;
   double scale = 1.0;
   std::int64_t groups = 1;  // attention_groups: key/value heads are handled G / groups at a time; divides G
+  /// Elements by which a sum of key gradients moves at a time: 64 MB is enough for a link's full rate, and
+  /// little beside the sums of long rows.
+  std::int64_t passage = std::int64_t{1} << 24;
 };
 
 /// Forward: at ring step s a member holds the keys and values of member (index - s); it posts the next shift

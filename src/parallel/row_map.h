@@ -48,20 +48,30 @@ class RowMap {
   std::vector<Run> local_runs(int ring_index, int ulysses_index) const;
 
   std::int64_t document_start(std::int64_t position) const;  // padding: the position itself
+  std::int64_t document_end(std::int64_t position) const;    // one past the document's last position
   /// First visible position: max(start of the document, position - window + 1); window 0: none.
   std::int64_t first(std::int64_t position, std::int64_t window) const;
 
-  /// Visible blocks of member q's queries against member k's keys; empty ones are left out.
+  /// Visible blocks of member q's queries against member k's keys: one for each pair of runs, cut to the
+  /// queries and keys that see one another; empty ones are left out. So without a window only a run's block
+  /// against itself can be partial. A ring of one has one block, over the whole row.
   std::vector<AttentionBlock> blocks(int q_member, int k_member, std::int64_t window) const;
   /// Ring steps (0 = none beyond home) after which nobody needs the member's keys any more: the largest s
   /// with blocks(member + s, member) not empty.
   int reach(int k_member, std::int64_t window) const;
 
  private:
+  struct Document {
+    std::int64_t start, end;
+  };
+  /// Whether any query of a run sees any key of another, or itself; `head`: the document of its first query.
+  bool sees(const Run& q, const Document& head, const Run& k, std::int64_t window) const;
+
   RowShape shape_;
   int ring_, ulysses_;
   std::int64_t length_ = 0, chunk_ = 0;
-  std::vector<std::vector<Run>> runs_;
+  std::vector<std::vector<Run>> runs_;        // by member
+  std::vector<std::vector<Document>> heads_;  // of each run's first position
 };
 
 /// One rank's part of a row, on the host: what the trainer hands to the model.

@@ -44,6 +44,9 @@ class ShardedState {
   /// Keeps all persistent tensors in `arena`. Moments and gradients start at zero, masters undefined (the
   /// caller fills them: io or random), gaps zero.
   ShardedState(Backend&, Arena& arena, std::vector<Unit>, Comm& shard, Comm& replica, StateOptions);
+  ~ShardedState();
+  ShardedState(const ShardedState&) = delete;
+  ShardedState& operator=(const ShardedState&) = delete;
 
   const std::vector<Unit>& units() const { return units_; }
   UnitState& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
@@ -53,6 +56,7 @@ class ShardedState {
 
   /// Starts gathering a unit on Lane::gather (nothing when it is under way). Every rank calls it in the same
   /// order. A group of one whose state is in the compute type gathers nothing: its view is the state itself.
+  /// Masters are written in another phase of the arena than the one that gathers them.
   void prefetch(int unit);
   /// The gathered unit; the compute lane waits for it. Prefetches when nobody has.
   UnitView use(int unit);
@@ -65,18 +69,29 @@ class ShardedState {
   /// Sums it over the shard group (Lane::reduce) and adds this rank's piece to its shard's sum.
   void reduce(int unit);
 
-  /// After the last micro-step: shard sums are added up over the replica group. No-op for a group of one.
+  /// After the last micro-step, in a phase of its own: shard sums are added up over the replica group (a
+  /// group of one adds nothing). From here on the compute lane may read them.
   void finish_gradients();
   void zero_gradients();
-  /// Sum of squares of all gradients, each element once over the whole world (f64). Synchronous.
+  /// Sum of squares of all finished gradients, each element once over the whole world (f64). Synchronous.
   double gradient_square_sum();
 
+  /// After an exception in the middle of a phase, before the arena's own abandon(): nothing is gathered or
+  /// open.
+  void abandon();
+
  private:
-  struct Gathered {
-    bool live = false, own = false;
+  /// A whole unit that is alive: gathered weights, or a gradient.
+  struct Open {
+    bool live = false;
     Tensor flat;
     Mark ready;
   };
+  bool gathers(int unit);  // false: the state itself is the gathered unit
+  bool scatters() const;   // false: the shard's sum is the unit's gradient
+  Tensor own_piece(const Tensor& whole) const;
+  void sum_over_replicas(const Tensor& grad);
+
   Backend& backend_;
   Arena& arena_;
   std::vector<Unit> units_;
@@ -84,7 +99,8 @@ class ShardedState {
   Comm& replica_;
   StateOptions options_;
   std::vector<UnitState> states_;
-  std::vector<Gathered> gathered_, gradients_;
+  std::vector<Open> gathered_, gradients_;
+  Tensor square_sum_, read_back_;  // (1) f64, where the backend computes and in pinned memory
 };
 
 }  // namespace annulus

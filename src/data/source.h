@@ -1,0 +1,30 @@
+// The files of a data set: what they hold, and which part of them a rank reads.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+#include "comm/comm.h"
+#include "config/run_config.h"
+
+namespace annulus {
+
+enum class SourceKind : std::uint8_t { plain, text_rows, token_rows };
+
+struct Source {
+  std::string path;
+  std::int64_t size = 0;   // bytes
+  std::int64_t start = 0;  // its first byte when all files are laid end to end
+  SourceKind kind = SourceKind::plain;
+};
+
+/// Collective. Sizes and kinds of the files, as rank 0 sees them: data.format, or for `auto` the file's name
+/// (.jsonl and .json hold rows) and its first sound row.
+std::vector<Source> survey(Comm& world, const std::vector<std::string>& files, const DataSection&);
+
+/// A rank's bytes of the files laid end to end: equal parts, so that the ranks' parts in order are the files.
+struct Share {
+  std::int64_t from = 0, to = 0;
+};
+Share share_of(const std::vector<Source>&, int rank, int ranks);
+
+}  // namespace annulus

@@ -1,0 +1,282 @@
+// The order of a layer's operations. Temporaries end as early as they can: the peak is the attention's
+// backward, where only what it reads and writes is alive.
+#include "model/layer.h"
+#include <algorithm>
+
+namespace annulus {
+
+Tensor Layer::norm1(const LayerView& w, const Tensor& x, const Tensor& rstd) {
+  Tensor h = work_.take("h", {x.shape[0], work_.config.C});
+  work_.ops.rmsnorm_fwd(Lane::compute,
+                        {.x = x, .w = w.norm1, .y = h, .rstd = rstd, .eps = work_.config.norm_eps});
+  return h;
+}
+
+Tensor Layer::project(const LayerView& w, const Tensor& h, Region region) {
+  const ModelConfig& c = work_.config;
+  Tensor qkv = work_.take("qkv", {h.shape[0], (c.H + 2 * c.G) * c.D}, region);
+  work_.ops.matmul(Lane::compute, {.a = h, .b = w.wqkv, .c = qkv, .bias = w.bqkv, .trans_b = true});
+  return qkv;
+}
+
+Tensor Layer::norm_and_project(const LayerView& w, const Tensor& x, Region region) {
+  const Tensor rstd = work_.take_f32("rstd1", {x.shape[0]});
+  const Tensor h = norm1(w, x, rstd);
+  work_.give(rstd);
+  const Tensor qkv = project(w, h, region);
+  work_.give(h);
+  return qkv;
+}
+
+Layer::Rotated Layer::rotate(const RowInputs& row, const LayerView& w, const Tensor& qkv) {
+  const ModelConfig& c = work_.config;
+  const std::int64_t T = row.tokens;
+  Rotated r{work_.take("q", {T, c.H, c.D}), work_.take("kv", {2, T, c.G, c.D})};
+  work_.ops.qk_rope_fwd(Lane::compute, {.qkv = qkv.view({T, c.H + 2 * c.G, c.D}),
+                                        .q_norm = w.q_norm,
+                                        .k_norm = w.k_norm,
+                                        .positions = row.positions,
+                                        .inv_freq = work_.inv_freq,
+                                        .q = r.q,
+                                        .kv = r.kv,
+                                        .factor = work_.rope_factor,
+                                        .eps = c.norm_eps});
+  return r;
+}
+
+Layer::Attended Layer::attend(const RowInputs& row, const Rotated& r, Region region) {
+  const ModelConfig& c = work_.config;
+  const std::int64_t T = row.tokens;
+  Attended out{work_.take("attention", {T, c.H * c.D}, region), work_.take_f32("lse", {c.H, T}, region)};
+  work_.ring.forward(*row.map, window(), row.first_for(window()), r.q, r.kv, out.a.view({T, c.H, c.D}),
+                     out.lse);
+  return out;
+}
+
+Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
+  Ops& ops = work_.ops;
+  const ModelConfig& c = work_.config;
+  const std::int64_t T = row.tokens;
+  const LayerView w = view_layer(work_.state.use(unit_), at_);
+  if (l_ + 1 < c.L) work_.state.prefetch(unit_ + 1);
+  const bool all = training && saves_all(), attention = training && saves_attention();
+  if (training) work_.store.save(l_, Saved::x, x);
+
+  const Tensor qkv = norm_and_project(w, x, all ? Region::saved : Region::workspace);
+  const Rotated r = rotate(row, w, qkv);
+  if (all)
+    work_.store.save(l_, Saved::qkv, qkv);
+  else
+    work_.give(qkv);
+  const Attended o = attend(row, r, attention ? Region::saved : Region::workspace);
+  work_.give(r.q);
+  work_.give(r.kv);
+  if (attention) {
+    work_.store.save(l_, Saved::a, o.a);
+    work_.store.save(l_, Saved::lse, o.lse);
+  }
+
+  const Tensor x1 = training ? work_.take("x1", {T, c.C}, Region::saved) : x;
+  ops.matmul(Lane::compute, {.a = o.a, .b = w.wo, .c = x1, .add = x, .bias = w.bo, .trans_b = true});
+  if (!attention) {
+    work_.give(o.a);
+    work_.give(o.lse);
+  }
+  Tensor y = x1, gu;
+  if (all) {
+    work_.store.save(l_, Saved::x1, x1);
+    y = work_.take("x", {T, c.C}, Region::saved);
+    gu = work_.take("gate_up", {T, 2 * c.F}, Region::saved);
+  }
+  mlp_forward(w, x1, y, gu);
+  if (all) work_.store.save(l_, Saved::gu, gu);
+  if (training) work_.store.settle(l_ - 1);
+  work_.state.drop(unit_);
+  return y;
+}
+
+void Layer::mlp_forward(const LayerView& w, const Tensor& x1, const Tensor& y, const Tensor& gu_saved) {
+  Ops& ops = work_.ops;
+  const ModelConfig& c = work_.config;
+  const std::int64_t T = x1.shape[0], tile = tile_of(work_.options.mlp_tile, T);
+  Scope scope(work_.arena);
+  const DType type = work_.options.compute;
+  const Tensor rstd = scope.take("rstd2", DType::f32, {tile});
+  const Tensor h2 = scope.take("h2", type, {tile, c.C});
+  const Tensor gu_tile = gu_saved ? Tensor{} : scope.take("gate_up", type, {tile, 2 * c.F});
+  const Tensor s = scope.take("swiglu", type, {tile, c.F});
+  for (std::int64_t t = 0; t < T; t += tile) {
+    const std::int64_t n = std::min(tile, T - t);
+    const Tensor gu = gu_saved ? gu_saved.rows(t, n) : gu_tile.rows(0, n);
+    ops.rmsnorm_fwd(
+        Lane::compute,
+        {.x = x1.rows(t, n), .w = w.norm2, .y = h2.rows(0, n), .rstd = rstd.rows(0, n), .eps = c.norm_eps});
+    ops.matmul(Lane::compute, {.a = h2.rows(0, n), .b = w.wgu, .c = gu, .bias = w.bgu, .trans_b = true});
+    ops.swiglu_fwd(Lane::compute, {.gu = gu, .h = s.rows(0, n)});
+    ops.matmul(Lane::compute, {.a = s.rows(0, n),
+                               .b = w.wd,
+                               .c = y.rows(t, n),
+                               .add = x1.rows(t, n),
+                               .bias = w.bd,
+                               .trans_b = true});
+  }
+}
+
+void Layer::look_ahead() {
+  if (l_ == 0) return;
+  work_.state.prefetch(unit_ - 1);
+  work_.store.fetch(l_ - 1);
+}
+
+void Layer::backward(const RowInputs& row, const Tensor& dx) {
+  const ModelConfig& c = work_.config;
+  const ModelOptions& options = work_.options;
+  const std::int64_t T = row.tokens;
+  const LayerView w = view_layer(work_.state.use(unit_), at_);
+  const LayerView g = view_layer(work_.state.open_gradient(unit_), at_);
+  if (!options.lean_backward) look_ahead();
+  const Tensor x = work_.store.get(l_, Saved::x);
+
+  Tensor qkv;
+  Rotated r;
+  Attended o;
+  if (saves_attention()) {
+    o.a = work_.store.get(l_, Saved::a);
+    o.lse = work_.store.get(l_, Saved::lse);
+  } else {
+    qkv = norm_and_project(w, x, Region::workspace);
+    r = rotate(row, w, qkv);
+    if (options.lean_backward) {
+      work_.give(qkv);
+      qkv = {};
+    }
+    o = attend(row, r, Region::workspace);
+  }
+
+  if (saves_all()) {
+    mlp_backward(w, g, work_.store.get(l_, Saved::x1), work_.store.get(l_, Saved::gu), dx);
+    work_.store.release(l_, Saved::gu);
+    work_.store.release(l_, Saved::x1);
+    qkv = work_.store.get(l_, Saved::qkv);
+  } else {
+    const Tensor x1 = work_.take("x1", {T, c.C});
+    work_.ops.matmul(Lane::compute, {.a = o.a, .b = w.wo, .c = x1, .add = x, .bias = w.bo, .trans_b = true});
+    mlp_backward(w, g, x1, {}, dx);
+    work_.give(x1);
+  }
+  attention_backward(row, w, g, o, r, qkv, dx);
+  work_.store.release(l_, Saved::x);
+  work_.state.reduce(unit_);
+  work_.state.drop(unit_);
+}
+
+void Layer::mlp_backward(const LayerView& w, const LayerView& g, const Tensor& x1, const Tensor& gu_saved,
+                         const Tensor& dx) {
+  Ops& ops = work_.ops;
+  const ModelConfig& c = work_.config;
+  const std::int64_t T = x1.shape[0], tile = tile_of(work_.options.mlp_tile, T);
+  Scope scope(work_.arena);
+  const DType type = work_.options.compute;
+  const Tensor rstd_tile = scope.take("rstd2", DType::f32, {tile});
+  const Tensor h2_tile = scope.take("h2", type, {tile, c.C});
+  const Tensor gu_tile = gu_saved ? Tensor{} : scope.take("gate_up", type, {tile, 2 * c.F});
+  const Tensor ds_tile = scope.take("dswiglu", type, {tile, c.F});
+  for (std::int64_t t = 0; t < T; t += tile) {
+    const std::int64_t n = std::min(tile, T - t);
+    const Tensor rstd = rstd_tile.rows(0, n), h2 = h2_tile.rows(0, n), ds = ds_tile.rows(0, n);
+    const Tensor gu = gu_saved ? gu_saved.rows(t, n) : gu_tile.rows(0, n);
+    const Tensor dy = dx.rows(t, n), x = x1.rows(t, n);
+    ops.rmsnorm_fwd(Lane::compute, {.x = x, .w = w.norm2, .y = h2, .rstd = rstd, .eps = c.norm_eps});
+    if (!gu_saved) ops.matmul(Lane::compute, {.a = h2, .b = w.wgu, .c = gu, .bias = w.bgu, .trans_b = true});
+    ops.matmul(Lane::compute, {.a = dy, .b = w.wd, .c = ds});
+    const Tensor s = ds, dgu = gu;  // in place
+    ops.swiglu_bwd(Lane::compute, {.gu = gu, .dh = ds, .h = s, .dgu = dgu});
+    ops.matmul(Lane::compute, {.a = dy, .b = s, .c = g.wd, .add = g.wd, .trans_a = true});
+    ops.matmul(Lane::compute, {.a = dgu, .b = h2, .c = g.wgu, .add = g.wgu, .trans_a = true});
+    if (g.bd) ops.column_sum(Lane::compute, {.x = dy, .out = g.bd});
+    if (g.bgu) ops.column_sum(Lane::compute, {.x = dgu, .out = g.bgu});
+    const Tensor dh2 = h2;
+    ops.matmul(Lane::compute, {.a = dgu, .b = w.wgu, .c = dh2});
+    ops.rmsnorm_bwd(Lane::compute,
+                    {.dy = dh2, .x = x, .w = w.norm2, .rstd = rstd, .dres = dy, .dx = dy, .dw = g.norm2});
+  }
+}
+
+void Layer::attention_backward(const RowInputs& row, const LayerView& w, const LayerView& g,
+                               const Attended& o, Rotated r, Tensor qkv, const Tensor& dx) {
+  Ops& ops = work_.ops;
+  const ModelConfig& c = work_.config;
+  const bool lean = work_.options.lean_backward;
+  const std::int64_t T = row.tokens;
+  ops.matmul(Lane::compute, {.a = dx, .b = o.a, .c = g.wo, .add = g.wo, .trans_a = true});
+  if (g.bo) ops.column_sum(Lane::compute, {.x = dx, .out = g.bo});
+  if (!r.q) {
+    if (!qkv) qkv = norm_and_project(w, work_.store.get(l_, Saved::x), Region::workspace);
+    r = rotate(row, w, qkv);
+    if (lean && !saves_all()) {
+      work_.give(qkv);
+      qkv = {};
+    }
+  }
+  if (lean) work_.store.park(l_, Saved::x);
+  const Tensor da = work_.take("dattention", {T, c.H * c.D});
+  ops.matmul(Lane::compute, {.a = dx, .b = w.wo, .c = da});
+
+  const DType type = work_.ring.grad_dtype();
+  const Tensor dq = work_.arena.take(Region::workspace, "dq", type, {T, c.H, c.D});
+  const Tensor dkv = work_.arena.take(Region::workspace, "dkv", type, {2, T, c.G, c.D});
+  work_.ring.backward(*row.map, window(), row.first_for(window()), r.q, r.kv, o.a.view({T, c.H, c.D}),
+                      da.view({T, c.H, c.D}), o.lse, dq, dkv);
+  work_.give(da);
+  work_.give(r.kv);
+  work_.give(r.q);
+  if (saves_attention()) {
+    work_.store.release(l_, Saved::lse);
+    work_.store.release(l_, Saved::a);
+  } else {
+    work_.give(o.lse);
+    work_.give(o.a);
+  }
+  projection_backward(row, w, g, qkv, dq, dkv, dx);
+}
+
+void Layer::projection_backward(const RowInputs& row, const LayerView& w, const LayerView& g, Tensor qkv,
+                                const Tensor& dq, const Tensor& dkv, const Tensor& dx) {
+  Ops& ops = work_.ops;
+  const ModelConfig& c = work_.config;
+  const std::int64_t T = row.tokens, heads = c.H + 2 * c.G;
+  const Tensor x = work_.store.get(l_, Saved::x);
+  if (work_.options.lean_backward) look_ahead();
+  const Tensor rstd = work_.take_f32("rstd1", {T});
+  const Tensor h = norm1(w, x, rstd);
+  if (!qkv) qkv = project(w, h, Region::workspace);
+  const Tensor dqkv = qkv;  // in place
+  ops.qk_rope_bwd(Lane::compute, {.dq = dq,
+                                  .dkv = dkv,
+                                  .qkv = qkv.view({T, heads, c.D}),
+                                  .q_norm = w.q_norm,
+                                  .k_norm = w.k_norm,
+                                  .positions = row.positions,
+                                  .inv_freq = work_.inv_freq,
+                                  .dqkv = dqkv.view({T, heads, c.D}),
+                                  .dq_norm = g.q_norm,
+                                  .dk_norm = g.k_norm,
+                                  .factor = work_.rope_factor,
+                                  .eps = c.norm_eps});
+  work_.give(dkv);
+  work_.give(dq);
+  ops.matmul(Lane::compute, {.a = dqkv, .b = h, .c = g.wqkv, .add = g.wqkv, .trans_a = true});
+  if (g.bqkv) ops.column_sum(Lane::compute, {.x = dqkv, .out = g.bqkv});
+  const Tensor dh = h;
+  ops.matmul(Lane::compute, {.a = dqkv, .b = w.wqkv, .c = dh});
+  if (saves_all())
+    work_.store.release(l_, Saved::qkv);
+  else
+    work_.give(qkv);
+  ops.rmsnorm_bwd(Lane::compute,
+                  {.dy = dh, .x = x, .w = w.norm1, .rstd = rstd, .dres = dx, .dx = dx, .dw = g.norm1});
+  work_.give(h);
+  work_.give(rstd);
+}
+
+}  // namespace annulus

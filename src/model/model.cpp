@@ -1,0 +1,127 @@
+#include "model/model.h"
+#include <algorithm>
+#include "model/head.h"
+#include "model/layer.h"
+#include "model/row_loader.h"
+
+namespace annulus {
+namespace {
+
+/// Sums on the device: nll, hits, entropy.
+constexpr std::int64_t kSums = 3;
+
+}  // namespace
+
+struct Model::Body {
+  Body(Backend& backend, Arena& arena, const ModelConfig& c, ModelOptions o, ShardedState& state,
+       RingAttention& ring, const Grid& g)
+      : config(c),
+        options(std::move(o)),
+        grid(g),
+        store(backend, arena, c.L, options.offload_layers),
+        host(backend.queue(), backend.pinned()),
+        loader(backend, c.distinct_windows()),
+        work{.backend = backend,
+             .queue = backend.queue(),
+             .ops = backend.ops(),
+             .arena = arena,
+             .state = state,
+             .ring = ring,
+             .store = store,
+             .config = config,
+             .options = options,
+             .inv_freq = {}} {
+    need(g.ulysses == 1, "model: heads cannot be cut over ranks yet");
+    need(static_cast<std::int64_t>(config.windows.size()) == config.L, "model: one window a layer");
+    const RopeFrequencies rope = rope_frequencies(config.rope, config.D);
+    const auto n = static_cast<std::int64_t>(rope.inv_freq.size());
+    work.rope_factor = rope.factor;
+    work.inv_freq = arena.keep(Region::weights, "inv_freq", DType::f64, {n});
+    const Tensor from = host.keep(Region::weights, "inv_freq", DType::f64, {n});
+    if (backend.pinned().real()) std::copy(rope.inv_freq.begin(), rope.inv_freq.end(), from.as<double>());
+    work.queue.copy(Lane::compute, from, work.inv_freq);
+    totals = host.keep(Region::workspace, "totals", DType::f64, {kSums});
+
+    const LayerIndex at = layer_index(config);
+    for (std::int64_t l = 0; l < config.L; ++l) layers.emplace_back(work, l, at);
+  }
+
+  void edge() const {
+    if (options.at_layer) options.at_layer();
+  }
+
+  RowTotals run(const LocalRow&, double scale, bool training);
+
+  ModelConfig config;
+  ModelOptions options;
+  Grid grid;
+  ActivationStore store;
+  Arena host;
+  RowLoader loader;
+  Work work;
+  Tensor totals;  // pinned
+  std::vector<Layer> layers;
+};
+
+RowTotals Model::Body::run(const LocalRow& local, double scale, bool training) {
+  need(options.sequence == 0 || local.map.shape().sequence == options.sequence,
+       "model: the row is not of the run's sequence length");
+  const RowInputs row = loader.load(work.arena, local, grid, training);
+  Tensor x = embed_forward(work, row);
+  for (Layer& layer : layers) {
+    edge();
+    x = layer.forward(row, x, training);
+  }
+  edge();
+
+  const Tensor sums = work.arena.take(Region::workspace, "sums", DType::f64, {kSums});
+  work.queue.zero(Lane::compute, sums);
+  const Tensor dx = training ? work.take("dx", {row.tokens, config.C}) : Tensor{};
+  loss(work, row, x, scale, dx, sums);
+  work.queue.copy(Lane::compute, sums, totals);
+  const Mark summed = work.queue.mark(Lane::compute);
+  work.give(sums);
+  work.give(x);
+
+  if (training) {
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+      edge();
+      layer->backward(row, dx);
+    }
+    edge();
+    embed_backward(work, row, dx);
+    work.give(dx);
+  }
+  loader.give(work.arena, row);
+
+  work.queue.sync(summed);
+  if (!work.backend.pinned().real()) return {};
+  const double* sum = totals.as<double>();
+  return {.nll = sum[0], .hits = sum[1], .entropy = sum[2]};
+}
+
+Model::Model(Backend& backend, Arena& arena, const ModelConfig& config, ModelOptions options,
+             ShardedState& state, RingAttention& ring, const Grid& grid)
+    : body_(std::make_unique<Body>(backend, arena, config, std::move(options), state, ring, grid)) {}
+
+Model::~Model() = default;
+
+RowTotals Model::train_row(const LocalRow& row, double scale) {
+  return body_->run(row, scale, true);
+}
+
+RowTotals Model::eval_row(const LocalRow& row) {
+  return body_->run(row, 0.0, false);
+}
+
+void Model::abandon() {
+  body_->store.abandon();
+  body_->work.state.abandon();
+  body_->work.arena.abandon();
+}
+
+std::int64_t Model::host_bytes() const {
+  return body_->store.host_bytes() + body_->loader.host_bytes() + body_->host.peak_bytes();
+}
+
+}  // namespace annulus

@@ -1,0 +1,37 @@
+#pragma once
+#include "ops/ops.h"
+
+namespace annulus {
+
+/// Computes nothing: checks every call as other backends do, so that a dry run finds what a real one would.
+class DryOps : public Ops {
+ public:
+  /// `sizes`: whose attention scratch is being counted; null: nobody's.
+  explicit DryOps(const Ops* sizes) : sizes_(sizes) {}
+  const char* kind() const override { return "dry"; }
+  void embed_fwd(Lane, const EmbedFwd&) override;
+  void embed_bwd(Lane, const EmbedBwd&) override;
+  void rmsnorm_fwd(Lane, const RmsNormFwd&) override;
+  void rmsnorm_bwd(Lane, const RmsNormBwd&) override;
+  void matmul(Lane, const Matmul&) override;
+  void column_sum(Lane, const ColumnSum&) override;
+  void qk_rope_fwd(Lane, const QkRopeFwd&) override;
+  void qk_rope_bwd(Lane, const QkRopeBwd&) override;
+  void attention_fwd(Lane, const AttentionFwd&) override;
+  void attention_delta(Lane, const AttentionDelta&) override;
+  void attention_bwd(Lane, const AttentionBwd&) override;
+  void swiglu_fwd(Lane, const SwigluFwd&) override;
+  void swiglu_bwd(Lane, const SwigluBwd&) override;
+  void loss_tile(Lane, const LossTile&) override;
+  void sum(Lane, const Sum&) override;
+  void add(Lane, const Add&) override;
+  void cast(Lane, const Cast&) override;
+  void adamw(Lane, const AdamW&) override;
+  std::int64_t attention_fwd_bytes(const AttentionFwd&) const override;
+  std::int64_t attention_bwd_bytes(const AttentionBwd&) const override;
+
+ private:
+  const Ops* sizes_;
+};
+
+}  // namespace annulus

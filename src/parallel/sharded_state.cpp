@@ -1,0 +1,196 @@
+#include "parallel/sharded_state.h"
+
+namespace annulus {
+namespace {
+
+bool trained(const Unit& unit) {
+  for (const Parameter& p : unit.parameters)
+    if (p.trained) return true;
+  return false;
+}
+
+}  // namespace
+
+Tensor UnitView::operator[](int i) const {
+  return joined(i, 1);
+}
+
+Tensor UnitView::joined(int i, int count) const {
+  const auto begin = static_cast<std::size_t>(i), end = begin + static_cast<std::size_t>(count);
+  need(i >= 0 && count >= 1 && end <= unit_->parameters.size(), unit_->name + ": no such parameter");
+  const Parameter& first = unit_->parameters[begin];
+  need(!first.shape.empty() && first.shape.size() <= 2, first.name + ": a parameter is a vector or a matrix");
+  std::int64_t size = 0, rows = 0;
+  for (std::size_t p = begin; p < end; ++p) {
+    const Parameter& next = unit_->parameters[p];
+    need(unit_->offsets[p] == unit_->offsets[begin] + size && next.shape.size() == first.shape.size() &&
+             next.shape.back() == (first.shape.size() == 2 ? first.shape.back() : next.shape.back()),
+         next.name + ": does not continue " + first.name);
+    size += next.size();
+    rows += next.shape.front();
+  }
+  Tensor t = flat_.span(unit_->offsets[begin], size);
+  if (first.shape.size() == 2) t = t.view({rows, first.shape.back()});
+  t.name = first.name.c_str();
+  return t;
+}
+
+ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> units, Comm& shard,
+                           Comm& replica, StateOptions options)
+    : backend_(backend),
+      arena_(arena),
+      units_(std::move(units)),
+      shard_(shard),
+      replica_(replica),
+      options_(options),
+      gathered_(units_.size()),
+      gradients_(units_.size()) {
+  Queue& queue = backend_.queue();
+  const auto zeroed = [&](Region region, const char* name, DType type, std::int64_t piece) {
+    const Tensor t = arena_.keep(region, name, type, {piece});
+    queue.zero(Lane::compute, t);
+    return t;
+  };
+  for (const Unit& unit : units_) {
+    const std::int64_t piece = unit.piece(shard_.size());
+    UnitState& s = states_.emplace_back();
+    s.segments = segments_of(unit, shard_.rank(), shard_.size());
+    s.master =
+        zeroed(Region::weights, "master weights", trained(unit) ? options_.state : options_.compute, piece);
+    if (!trained(unit)) continue;
+    s.grad = zeroed(Region::grads, "gradient shard", options_.gradients, piece);
+    s.m = zeroed(Region::optimizer, "first moment", options_.state, piece);
+    s.v = zeroed(Region::optimizer, "second moment", options_.state, piece);
+  }
+  square_sum_ = arena_.keep(Region::workspace, "square sum", DType::f64, {1});
+  read_back_ =
+      make_tensor("square sum", backend_.pinned().allocate(bytes_of(DType::f64), "the gradient norm"),
+                  DType::f64, {1}, backend_.pinned().place());
+}
+
+ShardedState::~ShardedState() {
+  backend_.pinned().release(read_back_.data);
+}
+
+bool ShardedState::gathers(int unit) {
+  return shard_.size() > 1 || state(unit).master.dtype != options_.compute;
+}
+
+bool ShardedState::scatters() const {
+  return shard_.size() > 1 || options_.gradients != DType::f32;
+}
+
+Tensor ShardedState::own_piece(const Tensor& whole) const {
+  const std::int64_t piece = whole.size() / shard_.size();
+  return whole.span(shard_.rank() * piece, piece);
+}
+
+void ShardedState::prefetch(int unit) {
+  Open& g = gathered_[static_cast<std::size_t>(unit)];
+  if (g.live) return;
+  g.live = true;
+  const Tensor& master = state(unit).master;
+  if (!gathers(unit)) {
+    g.flat = master;
+    g.ready = {};
+    return;
+  }
+  // Masters change in another phase, so the gather need not wait for the compute lane: only for its place.
+  g.flat = arena_.take(Region::weights, "gathered unit", options_.compute, {master.size() * shard_.size()},
+                       Lane::gather);
+  if (master.dtype == options_.compute) {
+    shard_.all_gather(Lane::gather, master, g.flat);
+  } else {
+    const Tensor mine = own_piece(g.flat);
+    backend_.ops().cast(Lane::gather, {.from = master, .to = mine});
+    shard_.all_gather(Lane::gather, mine, g.flat);
+  }
+  g.ready = backend_.queue().mark(Lane::gather);
+}
+
+UnitView ShardedState::use(int unit) {
+  prefetch(unit);
+  const Open& g = gathered_[static_cast<std::size_t>(unit)];
+  backend_.queue().wait(Lane::compute, g.ready);
+  return {units_[static_cast<std::size_t>(unit)], g.flat};
+}
+
+void ShardedState::drop(int unit) {
+  Open& g = gathered_[static_cast<std::size_t>(unit)];
+  need(g.live, units_[static_cast<std::size_t>(unit)].name + ": dropped, but not gathered");
+  g.live = false;
+  if (gathers(unit)) arena_.give(g.flat, Lane::compute);
+}
+
+UnitView ShardedState::open_gradient(int unit) {
+  const Unit& u = units_[static_cast<std::size_t>(unit)];
+  Open& g = gradients_[static_cast<std::size_t>(unit)];
+  const Tensor& shard = state(unit).grad;
+  need(static_cast<bool>(shard), u.name + ": a frozen unit has no gradient");
+  if (!g.live) {
+    g.live = true;
+    g.flat = shard;
+    if (scatters()) {
+      g.flat = arena_.take(Region::grads, "unit gradient", DType::f32, {shard.size() * shard_.size()});
+      backend_.queue().zero(Lane::compute, g.flat);
+    }
+  }
+  return {u, g.flat};
+}
+
+void ShardedState::reduce(int unit) {
+  Open& g = gradients_[static_cast<std::size_t>(unit)];
+  need(g.live, units_[static_cast<std::size_t>(unit)].name + ": reduced, but no gradient is open");
+  g.live = false;
+  if (!scatters()) return;
+  Queue& queue = backend_.queue();
+  const Tensor mine = own_piece(g.flat);
+  queue.wait(Lane::reduce, queue.mark(Lane::compute));
+  shard_.reduce_scatter(Lane::reduce, g.flat, mine);
+  backend_.ops().add(Lane::reduce, {.x = mine, .y = state(unit).grad});
+  arena_.give(g.flat, Lane::reduce);
+}
+
+void ShardedState::finish_gradients() {
+  Queue& queue = backend_.queue();
+  queue.wait(Lane::reduce, queue.mark(Lane::compute));
+  for (UnitState& s : states_)
+    if (s.grad) sum_over_replicas(s.grad);
+  queue.wait(Lane::compute, queue.mark(Lane::reduce));
+}
+
+void ShardedState::sum_over_replicas(const Tensor& grad) {
+  if (replica_.size() == 1) return;
+  if (grad.dtype == DType::f32) return replica_.all_reduce(Lane::reduce, grad);
+  const Tensor wide = arena_.take(Region::grads, "replicas' sum", DType::f32, {grad.size()}, Lane::reduce);
+  backend_.ops().cast(Lane::reduce, {.from = grad, .to = wide});
+  replica_.all_reduce(Lane::reduce, wide);
+  backend_.ops().cast(Lane::reduce, {.from = wide, .to = grad});
+  arena_.give(wide, Lane::reduce);
+}
+
+void ShardedState::zero_gradients() {
+  for (UnitState& s : states_)
+    if (s.grad) backend_.queue().zero(Lane::compute, s.grad);
+}
+
+double ShardedState::gradient_square_sum() {
+  Queue& queue = backend_.queue();
+  queue.zero(Lane::compute, square_sum_);
+  for (UnitState& s : states_)  // gaps are zero, so whole pieces count
+    if (s.grad) backend_.ops().sum(Lane::compute, {.x = s.grad, .out = square_sum_, .squares = true});
+  queue.copy(Lane::compute, square_sum_, read_back_);
+  queue.sync(queue.mark(Lane::compute));
+  // The last hop is a copy too: a backend without memory leaves it out, and the sum is zero.
+  double sum = 0;
+  queue.copy(Lane::compute, read_back_, make_tensor("square sum", &sum, DType::f64, {1}));
+  queue.sync(queue.mark(Lane::compute));
+  return shard_.sum(sum);
+}
+
+void ShardedState::abandon() {
+  for (Open& g : gathered_) g.live = false;
+  for (Open& g : gradients_) g.live = false;
+}
+
+}  // namespace annulus

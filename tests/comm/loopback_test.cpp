@@ -1,0 +1,102 @@
+#include <boost/test/unit_test.hpp>
+#include <numeric>
+#include "comm/comm.h"
+#include "ops/backend.h"
+
+using namespace annulus;
+
+namespace {
+
+Tensor view(std::vector<float>& x) {
+  return make_tensor("x", x.data(), DType::f32, {static_cast<std::int64_t>(x.size())});
+}
+
+std::int64_t sent(const Traffic& t, Collective what, Lane lane) {
+  return t.bytes[static_cast<int>(what)][static_cast<int>(lane)];
+}
+
+struct Fixture {
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  Traffic traffic;
+  Scale scale = [](Lane, const Tensor& t, double factor) {
+    for (std::int64_t i = 0; i < t.size(); ++i) t.as<float>()[i] *= static_cast<float>(factor);
+  };
+  std::unique_ptr<Comm> group = make_loopback_comm(backend->queue(), 3, 5, &traffic, scale);
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(comm)
+
+BOOST_FIXTURE_TEST_CASE(loopback_peers_hold_what_this_rank_holds, Fixture) {
+  BOOST_TEST((group->rank() == 3 && group->size() == 5 && std::string(group->kind()) == "loopback"));
+  std::vector<float> x{1, -2, 3};
+  group->all_reduce(Lane::compute, view(x));
+  BOOST_TEST(x == (std::vector<float>{5, -10, 15}), boost::test_tools::per_element());
+  group->all_reduce(Lane::compute, view(x), Reduce::max);
+  BOOST_TEST(x[0] == 5);
+
+  std::vector<float> mine{7, 8}, all(10, 0.f);
+  group->all_gather(Lane::gather, view(mine), view(all));
+  BOOST_TEST(all == (std::vector<float>{7, 8, 7, 8, 7, 8, 7, 8, 7, 8}), boost::test_tools::per_element());
+  std::iota(all.begin(), all.end(), 0.f);
+  group->all_gather(Lane::gather, view(all).span(6, 2), view(all));  // in place
+  BOOST_TEST(all == (std::vector<float>{6, 7, 6, 7, 6, 7, 6, 7, 6, 7}), boost::test_tools::per_element());
+
+  std::iota(all.begin(), all.end(), 0.f);
+  group->reduce_scatter(Lane::reduce, view(all), view(mine));
+  BOOST_TEST(mine == (std::vector<float>{30, 35}), boost::test_tools::per_element());
+  group->reduce_scatter(Lane::reduce, view(all), view(all).span(6, 2));
+  BOOST_TEST((all[6] == 30 && all[7] == 35));
+}
+
+BOOST_FIXTURE_TEST_CASE(loopback_exchange_repeats_its_own_sends, Fixture) {
+  std::vector<float> a{1, 2, 3}, b{4}, x(7, 0.f), y(2, 0.f), z(3, 0.f), none;
+  const Send sends[] = {{4, view(a)}, {0, view(none)}, {2, view(b)}};
+  const Receive receives[] = {{2, view(x)}, {4, view(y)}, {1, view(none)}, {0, view(z)}};
+  group->exchange(Lane::ring, sends, receives);
+  BOOST_TEST(x == (std::vector<float>{1, 2, 3, 1, 2, 3, 1}), boost::test_tools::per_element());
+  BOOST_TEST(y == (std::vector<float>{4, 4}), boost::test_tools::per_element());
+  BOOST_TEST(z == (std::vector<float>{1, 2, 3}), boost::test_tools::per_element());
+  group->exchange(Lane::ring, {}, std::span(receives, 1));
+  BOOST_TEST(x == std::vector<float>(7, 0.f), boost::test_tools::per_element());
+  BOOST_TEST(sent(traffic, Collective::exchange, Lane::ring) == 16);
+}
+
+BOOST_FIXTURE_TEST_CASE(loopback_counts_bytes_by_collective_and_lane, Fixture) {
+  std::vector<float> mine(20), all(100);
+  group->all_gather(Lane::gather, view(mine), view(all));
+  group->reduce_scatter(Lane::reduce, view(all), view(mine));
+  group->all_reduce(Lane::reduce, view(all));
+  const std::vector<Send> sends{{1, view(mine)}, {3, view(mine)}};  // the second stays at home
+  group->exchange(Lane::ring, sends, {});
+  group->split(0)->all_gather(Lane::gather, view(mine), view(all));  // counted with its parent
+  BOOST_TEST(sent(traffic, Collective::all_gather, Lane::gather) == 2 * 4 * 80);
+  BOOST_TEST(sent(traffic, Collective::reduce_scatter, Lane::reduce) == 4 * 80);
+  BOOST_TEST(sent(traffic, Collective::all_reduce, Lane::reduce) == 2 * 4 * 80);
+  BOOST_TEST(sent(traffic, Collective::exchange, Lane::ring) == 80);
+  BOOST_TEST(traffic.calls[static_cast<int>(Collective::all_gather)][static_cast<int>(Lane::gather)] == 2);
+  BOOST_TEST(traffic.total() == 320 * 5 + 80);
+}
+
+BOOST_FIXTURE_TEST_CASE(loopback_host_face, Fixture) {
+  BOOST_TEST(group->sum(std::int64_t{7}) == 35);
+  BOOST_TEST(group->sum(0.5) == 2.5);
+  BOOST_TEST(group->max(7) == 7);
+  BOOST_TEST(group->all_gather("ab") == std::vector<std::string>(5, "ab"), boost::test_tools::per_element());
+  std::string bytes = "as it was";
+  group->broadcast(bytes, 1);
+  BOOST_TEST(bytes == "as it was");
+  BOOST_CHECK_THROW(make_loopback_comm(backend->queue(), 5, 5), Error);
+}
+
+BOOST_FIXTURE_TEST_CASE(loopback_splits_by_what_a_rank_would_say, Fixture) {
+  const auto same = group->split(9);
+  BOOST_TEST((same->rank() == 3 && same->size() == 5));
+  const auto odd = group->split_by([](int rank) { return rank % 2; });
+  BOOST_TEST((odd->rank() == 1 && odd->size() == 2));
+  const auto front = make_loopback_comm(backend->queue(), 4, 6)->split_by([](int rank) { return rank / 3; });
+  BOOST_TEST((front->rank() == 1 && front->size() == 3));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,168 @@
+#include "model/rig.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include "core/rng.h"
+
+namespace annulus::test {
+namespace {
+
+Arena make_arena(Backend& backend, std::optional<Layout> layout) {
+  if (layout) return Arena(backend.queue(), backend.memory(), std::move(*layout));
+  return Arena(backend.queue(), backend.memory());
+}
+
+void fill(ShardedState& state, const FillWeights& weights) {
+  for (std::size_t u = 0; u < state.units().size(); ++u) {
+    const UnitState& s = state.state(static_cast<int>(u));
+    for (const Segment& segment : s.segments)
+      weights(*segment.parameter, segment.from, s.master.span(segment.at, segment.count));
+  }
+}
+
+}  // namespace
+
+void random_weights(const Parameter& p, std::int64_t from, const Tensor& to) {
+  for (std::int64_t i = 0; i < to.size(); ++i) {
+    const double x = normal(11, Draw::init, p.id, static_cast<std::uint64_t>(from + i));
+    to.as<float>()[i] = static_cast<float>(p.shape.size() == 2 ? 0.2 * x : p.init_value + 0.1 * x);
+  }
+}
+
+WholeRow make_row(std::int64_t sequence, const std::vector<std::int64_t>& documents, std::int64_t vocabulary,
+                  std::uint64_t stream) {
+  WholeRow row;
+  row.shape.sequence = sequence;
+  for (std::int64_t length : documents) {
+    row.shape.starts.push_back(row.shape.used);
+    for (std::int64_t p = 0; p < length; ++p) {
+      const auto at = static_cast<std::uint64_t>(row.shape.used + p);
+      row.ids.push_back(static_cast<std::int32_t>(draw(3, Draw::test, stream, at)[0] %
+                                                  static_cast<std::uint32_t>(vocabulary)));
+      if (p > 0) row.targets.push_back(row.ids.back());
+    }
+    row.targets.push_back(-1);
+    row.shape.used += length;
+  }
+  return row;
+}
+
+LocalRow cut(const WholeRow& row, const Grid& grid, int per_member,
+             const std::vector<std::int64_t>& windows) {
+  LocalRow local{RowMap(row.shape, grid.ring, grid.ulysses, per_member, windows), {}, {}, {}};
+  for (const Run& run : local.map.local_runs(grid.ring_index, grid.ulysses_index))
+    for (std::int64_t p = run.position; p < run.position + run.count; ++p) {
+      const bool used = p < row.shape.used;
+      local.ids.push_back(used ? row.ids[static_cast<std::size_t>(p)] : 0);
+      local.targets.push_back(used ? row.targets[static_cast<std::size_t>(p)] : -1);
+      local.positions.push_back(p - local.map.document_start(p));
+    }
+  return local;
+}
+
+ModelConfig tiny_config() {
+  ModelConfig c;
+  c.model_type = "qwen3";
+  c.C = 37;
+  c.F = 53;
+  c.V = 101;
+  c.L = 3;
+  c.H = 6;
+  c.G = 2;
+  c.D = 10;
+  c.qk_norm = true;
+  c.windows = {0, 7, 0};
+  c.rope.theta = 10000;
+  c.max_positions = 512;
+  c.init_std = 0.2;
+  return c;
+}
+
+Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std::optional<Layout> layout)
+    : backend_(backend),
+      options_(std::move(options)),
+      world_(std::move(world)),
+      grid_(make_grid(world_->rank(), world_->size(), options_.context, 1)),
+      arena_(make_arena(backend, std::move(layout))) {
+  const int context = options_.context;
+  const auto same_row = [&](int rank) { return rank / context; };
+  context_ = world_->split_by(same_row);
+  ring_ = backend_.device_comm(world_->split_by(same_row));
+  shard_ = backend_.device_comm(world_->split_by([](int) { return 0; }));
+  replica_ = backend_.device_comm(world_->split_by([](int rank) { return rank; }));
+  const ModelConfig& c = options_.config;
+  state_ = std::make_unique<ShardedState>(backend_, arena_, make_units(c), *shard_, *replica_,
+                                          StateOptions{.compute = options_.model.compute});
+  if (backend_.memory().real()) fill(*state_, options_.weights);
+  const AttentionShape shape{.H = c.H,
+                             .G = c.G,
+                             .D = c.D,
+                             .scale = 1 / std::sqrt(static_cast<double>(c.D)),
+                             .groups = options_.groups};
+  attention_ = std::make_unique<RingAttention>(backend_, arena_, *ring_, shape, options_.model.compute);
+  model_ = std::make_unique<Model>(backend_, arena_, c, options_.model, *state_, *attention_, grid_);
+}
+
+RowTotals Rig::over_context(RowTotals t) {
+  return {.nll = context_->sum(t.nll), .hits = context_->sum(t.hits), .entropy = context_->sum(t.entropy)};
+}
+
+RowTotals Rig::train(const WholeRow& row, double scale) {
+  return train(cut(row, grid_, options_.per_member, options_.config.distinct_windows()), scale);
+}
+
+RowTotals Rig::train(const LocalRow& local, double scale) {
+  arena_.begin("micro");
+  return over_context(model_->train_row(local, scale));
+}
+
+RowTotals Rig::eval(const WholeRow& row) {
+  const LocalRow local = cut(row, grid_, options_.per_member, options_.config.distinct_windows());
+  arena_.begin("eval");
+  return over_context(model_->eval_row(local));
+}
+
+Gradients Rig::gradients() {
+  arena_.begin("finish");
+  state_->finish_gradients();
+  backend_.queue().sync(backend_.queue().mark(Lane::compute));
+  Gradients all;
+  if (!backend_.memory().real()) return all;
+  for (std::size_t u = 0; u < state_->units().size(); ++u)
+    for (const Parameter& p : state_->units()[u].parameters) {
+      std::vector<double> whole(static_cast<std::size_t>(p.size()), 0.0);
+      const UnitState& s = state_->state(static_cast<int>(u));
+      for (const Segment& segment : s.segments)
+        if (segment.parameter->name == p.name)
+          for (std::int64_t i = 0; i < segment.count; ++i)
+            whole[static_cast<std::size_t>(segment.from + i)] = s.grad.as<float>()[segment.at + i];
+      world_->all_reduce(std::span(whole));  // each element lies on one rank, so the sum is exact
+      all[p.name].assign(whole.begin(), whole.end());
+    }
+  return all;
+}
+
+double worst_leaf(const Gradients& got, const Gradients& want) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (got.size() != want.size()) return kNever;
+  double all = 0;
+  for (const auto& [name, w] : want)
+    for (float x : w) all += double(x) * x;
+  double worst = 0;
+  for (const auto& [name, w] : want) {
+    const auto found = got.find(name);
+    if (found == got.end() || found->second.size() != w.size()) return kNever;
+    double error = 0, norm = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const double d = double(found->second[i]) - w[i];
+      error += d * d;
+      norm += double(w[i]) * w[i];
+    }
+    const double relative = std::sqrt(error) / std::max(std::sqrt(norm), 1e-3 * std::sqrt(all));
+    if (!std::isfinite(relative)) return kNever;
+    worst = std::max(worst, relative);
+  }
+  return worst;
+}
+
+}  // namespace annulus::test

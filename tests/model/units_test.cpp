@@ -1,0 +1,90 @@
+#include <boost/test/unit_test.hpp>
+#include <set>
+#include "model/layer_view.h"
+#include "model/rig.h"
+
+using namespace annulus;
+using namespace annulus::test;
+
+namespace {
+
+ModelConfig shape_of(std::int64_t C, std::int64_t F, std::int64_t L, std::int64_t H, std::int64_t G,
+                     std::int64_t D, std::int64_t V, bool qk_norm, bool tied) {
+  ModelConfig c;
+  c.C = C, c.F = F, c.L = L, c.H = H, c.G = G, c.D = D, c.V = V;
+  c.qk_norm = qk_norm;
+  c.tied = tied;
+  c.windows.assign(static_cast<std::size_t>(L), 0);
+  return c;
+}
+
+std::int64_t count(const ModelConfig& c) {
+  std::int64_t n = 0;
+  for (const Unit& unit : make_units(c))
+    for (const Parameter& p : unit.parameters) n += p.size();
+  return n;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(model)
+
+BOOST_AUTO_TEST_CASE(units_of_published_models_have_their_parameter_counts) {
+  BOOST_TEST(count(shape_of(4096, 12288, 36, 32, 8, 128, 151936, true, false)) == 8190735360);  // Qwen3-8B
+  BOOST_TEST(count(shape_of(1024, 3072, 28, 16, 8, 128, 151936, true, true)) == 596049920);     // Qwen3-0.6B
+  BOOST_TEST(count(shape_of(4096, 14336, 32, 32, 8, 128, 128256, false, false)) ==
+             8030261248);                                                                     // Llama-3.1-8B
+  BOOST_TEST(count(shape_of(2048, 8192, 16, 32, 8, 64, 128256, false, true)) == 1235814400);  // Llama-3.2-1B
+}
+
+BOOST_AUTO_TEST_CASE(unit_names_are_unique_and_ids_count_through) {
+  ModelConfig c = tiny_config();
+  c.qkv_bias = c.o_bias = c.mlp_bias = true;
+  std::set<std::string> names;
+  std::uint64_t next = 0;
+  const auto units = make_units(c);
+  BOOST_TEST(units.size() == std::size_t(c.L + 2));
+  for (const Unit& unit : units)
+    for (const Parameter& p : unit.parameters) {
+      BOOST_TEST(p.id == next++);
+      BOOST_TEST(names.insert(p.name).second, p.name);
+      const bool matrix = p.shape.size() == 2;
+      BOOST_TEST(p.decay == matrix, p.name);
+      BOOST_TEST((p.init_std > 0) == matrix, p.name);
+      const bool norm = p.name.find("norm") != std::string::npos;
+      BOOST_TEST(p.init_value == (norm ? 1.f : 0.f), p.name);
+    }
+  BOOST_TEST(names.count("model.embed_tokens.weight") == 1u);
+  BOOST_TEST(names.count("lm_head.weight") == 1u);
+  BOOST_TEST(names.count("model.norm.weight") == 1u);
+  for (const char* suffix :
+       {"input_layernorm.weight", "post_attention_layernorm.weight", "self_attn.q_proj.weight",
+        "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.o_proj.weight",
+        "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.o_proj.bias",
+        "self_attn.q_norm.weight", "self_attn.k_norm.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
+        "mlp.down_proj.weight", "mlp.gate_proj.bias", "mlp.up_proj.bias", "mlp.down_proj.bias"})
+    BOOST_TEST(names.count("model.layers.2." + std::string(suffix)) == 1u, suffix);
+  BOOST_TEST(names.size() == 3u + 3u * 18u);
+}
+
+BOOST_AUTO_TEST_CASE(joined_matrices_are_views_of_one_piece_of_memory) {
+  ModelConfig c = tiny_config();
+  c.qkv_bias = c.mlp_bias = true;
+  LayerIndex at;
+  const Unit unit = make_layer_unit(c, 1, at);
+  std::vector<float> memory(static_cast<std::size_t>(unit.size));
+  const UnitView flat(unit, make_tensor("unit", memory.data(), DType::f32, {unit.size}));
+  const LayerView v = view_layer(flat, at);
+  v.wqkv.expect({(c.H + 2 * c.G) * c.D, c.C});
+  v.bqkv.expect({(c.H + 2 * c.G) * c.D});
+  v.wgu.expect({2 * c.F, c.C});
+  v.bgu.expect({2 * c.F});
+  v.wd.expect({c.C, c.F});
+  v.wo.expect({c.C, c.H * c.D});
+  BOOST_TEST(!v.bo);
+  BOOST_TEST(static_cast<bool>(v.bd));
+  BOOST_TEST(v.wqkv.as<float>() + c.H * c.D * c.C == flat[at.wqkv + 1].as<float>());
+  BOOST_TEST(v.wgu.as<float>() + c.F * c.C == flat[at.wgu + 1].as<float>());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

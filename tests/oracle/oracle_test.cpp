@@ -1,0 +1,147 @@
+// First steps of tiny models against what transformers computed (README.md here), over every layout.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include "data/dataset.h"
+#include "io/safetensors.h"
+#include "io/weights.h"
+#include "model/rig.h"
+#include "support/data.h"
+#include "support/temp_folder.h"
+#include "support/world.h"
+
+using namespace annulus;
+using namespace annulus::test;
+
+namespace {
+
+struct Case {
+  std::string folder, name;
+  RunConfig run;
+  ModelConfig model;
+  double loss = 0, grad_norm = 0;
+  std::int64_t targets = 0;
+  Gradients gradients;
+};
+
+Gradients read_gradients(const std::string& path) {
+  const SafeTensorsFile file = open_safetensors(path);
+  Gradients all;
+  for (const SafeTensor& t : file.tensors) {
+    std::vector<float>& g = all[t.name];
+    g.resize(static_cast<std::size_t>(shape_size(t.shape)));
+    const auto n = static_cast<std::int64_t>(g.size());
+    read_elements(file.file, t.offset, t.type, n, make_tensor("gradient", g.data(), DType::f32, {n}));
+  }
+  return all;
+}
+
+Case read_case(const std::string& name) {
+  Case c;
+  c.name = name;
+  c.folder = test_data("tests/oracle/" + name);
+  c.run = parse_run_config(
+      {c.folder + "/run.ini", "--model.path", c.folder + "/model", "--data.train", c.folder + "/data.jsonl"});
+  c.model = parse_model_config(open_weights(c.run.model.path)->config_json(), c.run.model.path);
+  std::ifstream in(c.folder + "/expected.json");
+  const nlohmann::json expected = nlohmann::json::parse(in);
+  c.loss = expected.at("loss");
+  c.grad_norm = expected.at("grad_norm");
+  c.targets = expected.at("targets");
+  c.gradients = read_gradients(c.folder + "/grads.safetensors");
+  return c;
+}
+
+/// The group's folder: rank 0 makes it, and removes it when all are done with it.
+class SharedFolder {
+ public:
+  explicit SharedFolder(Comm& world) : world_(world) {
+    if (world.rank() == 0) mine_ = std::make_unique<TempFolder>();
+    path_ = mine_ ? mine_->path("") : "";
+    world.broadcast(path_, 0);
+  }
+  ~SharedFolder() { world_.barrier(); }
+  std::string path(const std::string& name) const { return path_ + name; }
+
+ private:
+  Comm& world_;
+  std::unique_ptr<TempFolder> mine_;
+  std::string path_;
+};
+
+/// The sums of squares of all leaves.
+double norm(const Gradients& g) {
+  double sum = 0;
+  for (const auto& [name, values] : g)
+    for (float x : values) sum += double(x) * x;
+  return std::sqrt(sum);
+}
+
+void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, int context) {
+  RigOptions options{.config = c.model};
+  options.context = context;
+  options.per_member = c.run.data.packing == "bfd" ? 4 : 1;
+  options.model.sequence = c.run.data.sequence;
+  options.model.mlp_tile = 50;
+  options.model.loss_tile = 33;
+  options.model.offload_layers = 1;
+  const auto source = open_weights(c.run.model.path);
+  options.weights = [&](const Parameter& p, std::int64_t from, const Tensor& to) {
+    source->read(p.name, from, to.size(), to);
+  };
+  Rig rig(backend, world.split(0), options);
+
+  const Grid& grid = rig.grid();
+  const std::int64_t rows = std::max<std::int64_t>(c.run.train.rows, 1);
+  const std::vector<std::int64_t> windows = c.model.distinct_windows();
+  double nll = 0;
+  std::int64_t targets = 0;
+  for (std::int64_t first = 0; first < rows; first += grid.data) {
+    const std::int64_t row = first + grid.data_index;
+    const LocalRow local = data.local_row(row < rows ? row : -1, grid, options.per_member, windows);
+    targets += world.sum(local.target_count());
+    nll += world.sum(rig.train(local, 1.0 / static_cast<double>(c.targets)).nll) / context;
+  }
+  const Gradients gradients = rig.gradients();
+  BOOST_TEST_INFO(c.name << ", context " << context << " of " << world.size() << " ranks");
+  BOOST_TEST(targets == c.targets);
+  const double loss = nll / static_cast<double>(targets);
+  BOOST_TEST(std::abs(loss - c.loss) <= 1e-5 * c.loss, c.name << ": loss " << loss << ", not " << c.loss);
+  BOOST_TEST(std::abs(norm(gradients) - c.grad_norm) <= 1e-5 * c.grad_norm, c.name << ": gradient norm");
+  const double worst = worst_leaf(gradients, c.gradients);
+  BOOST_TEST(worst <= 1e-4, c.name << ": worst leaf " << worst);
+  BOOST_TEST_MESSAGE(c.name << " context " << context << " of " << world.size() << ": loss "
+                            << std::abs(loss / c.loss - 1) << " worst leaf " << worst);
+}
+
+void check_all() {
+  const auto backend = make_cpu_backend(1);
+  const auto world = session().world(backend->queue());
+  const SharedFolder folder(*world);
+  for (const char* name : {"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"}) {
+    const Case c = read_case(name);
+    const std::string tokens = folder.path(c.name + ".h5");
+    tokenize_files(*world, c.run.data.train, c.run.data, c.model, c.run.model.path, tokens);
+    Dataset data(*world, tokens, c.run.data, c.model.V);
+    for (int context = 1; context <= world->size(); ++context)
+      if (world->size() % context == 0) check_first_step(*backend, *world, c, data, context);
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(oracle)
+
+BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers, *boost::unit_test::label("ranks1")) {
+  check_all();
+}
+BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers_2, *boost::unit_test::label("ranks2")) {
+  check_all();
+}
+BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers_4, *boost::unit_test::label("ranks4")) {
+  check_all();
+}
+
+BOOST_AUTO_TEST_SUITE_END()
