@@ -120,8 +120,8 @@ class H5Save : public Save {
   }
 
  private:
-  /// Runs collective steps; when they throw (on all ranks alike), cleans up first. What one rank can fail alone
-  /// has an agreed() of its own, before a library call that waits for every rank.
+  /// Runs collective steps; when they throw (on all ranks alike), cleans up first. What one rank can fail
+  /// alone has an agreed() of its own, before a library call that waits for every rank.
   template <class Work>
   void guarded(const Work& work) {
     try {

@@ -144,25 +144,25 @@ BOOST_AUTO_TEST_CASE(any_world_reads_what_any_world_wrote_4, *ut::label("ranks4"
 void check_faults(Comm& world) {
   const TempFolder folder(world);
   const std::string path = folder / "step-000001.h5";
-  save_odd(world, path);
+  save_small(world, path);
   world.barrier();
   const std::string before = slurp(path);
   for (const char* phase : {"create", "reserve", "write", "digest", "mark", "rename"})
     for (int rank = 0; rank < world.size(); ++rank) {
       const std::string spec = std::string(phase) + ":" + std::to_string(rank);
       check_error(Exit::environment, {"disk full", "GB needed", "GB free in", path},
-                  [&] { save_odd(world, path, spec + ":enospc"); });
+                  [&] { save_small(world, path, spec + ":enospc"); });
       world.barrier();
       BOOST_TEST((slurp(path) == before), spec);
       BOOST_TEST(!fs::exists(path + ".partial"), spec);
       check_error(Exit::environment, {"debug.fail", phase},
-                  [&] { save_odd(world, folder / "new.h5", spec); });
+                  [&] { save_small(world, folder / "new.h5", spec); });
       world.barrier();
       BOOST_TEST(!fs::exists(folder / "new.h5"), spec);
       BOOST_TEST(!fs::exists(folder / "new.h5.partial"), spec);
       world.barrier();
     }
-  save_odd(world, path, "other:0:kill");
+  save_small(world, path, "other:0:kill");
   open_h5(path)->verify(world);
 }
 
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(a_bad_fault_spec_is_a_usage_error) {
   const TempFolder folder(*world);
   for (const char* spec :
        {"write", "write:", "write:x", "write:0:burn", ":0", "write:-1", "write:0:kill:now"})
-    check_error(Exit::usage, {"debug.fail", spec}, [&] { save_odd(*world, folder / "a.h5", spec); });
+    check_error(Exit::usage, {"debug.fail", spec}, [&] { save_small(*world, folder / "a.h5", spec); });
 }
 
 BOOST_AUTO_TEST_CASE(places_that_cannot_be_written) {
@@ -190,11 +190,11 @@ BOOST_AUTO_TEST_CASE(places_that_cannot_be_written) {
     spit(folder / "file", "x");
     fs::create_directory(folder / "folder.h5");
     check_error(Exit::environment, {"file/a.h5", "a part of the path is a file"},
-                [&] { save_odd(*world, folder / "file/a.h5"); });
+                [&] { save_small(*world, folder / "file/a.h5"); });
     check_error(Exit::environment, {"absent/a.h5", "create the folder"},
-                [&] { save_odd(*world, folder / "absent/a.h5"); });
+                [&] { save_small(*world, folder / "absent/a.h5"); });
     check_error(Exit::environment, {"folder.h5", "is a folder"},
-                [&] { save_odd(*world, folder / "folder.h5"); });
+                [&] { save_small(*world, folder / "folder.h5"); });
     BOOST_TEST(slurp(folder / "file") == "x");
   }
 }
@@ -236,13 +236,13 @@ void check_full_disk() {
   world->barrier();
   const std::string path = folder / "disk/a.h5";
   std::vector<float> small(1000, 1.5f);
-  const auto save_small = [&] {
+  const auto save_4_kb = [&] {
     const bool mine = world->rank() == world->size() - 1;
     std::vector<Piece> pieces;
     if (mine) pieces.push_back({"/model/x", make_tensor("x", small.data(), DType::f32, {1000}), 0});
     save_h5(*world, {path, {{"/model/x", {1000}, DType::f32}}, pieces, {}, ""});
   };
-  save_small();
+  save_4_kb();
   world->barrier();
   const std::string before = slurp(path);
   // 8.4 MB do not fit beside it; nor, on a disk filled to the brim, does anything.
@@ -255,7 +255,7 @@ void check_full_disk() {
     }
   }
   world->barrier();
-  check_error(Exit::environment, {"disk full", "0.000 GB free"}, save_small);
+  check_error(Exit::environment, {"disk full", "0.000 GB free"}, save_4_kb);
   world->barrier();
   BOOST_TEST((slurp(path) == before));
   BOOST_TEST(!fs::exists(path + ".partial"));
@@ -312,7 +312,7 @@ void check_newest_and_prune() {
   BOOST_TEST((newest_checkpoint(*world, folder / "absent", say, &path) == nullptr));
   for (const char* name :
        {"step-000001.h5", "step-000002.h5", "step-000010.h5", "step-000011.h5", "step-1000000.h5"})
-    save_odd(*world, folder / name);
+    save_small(*world, folder / name);
   if (first) {
     flip_bit(folder / "step-1000000.h5", "/model/a.weight", 20);
     spit(folder / "step-000011.h5", slurp(folder / "step-000011.h5").substr(0, 5000));
