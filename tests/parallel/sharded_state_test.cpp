@@ -140,6 +140,7 @@ class Stepper {
       }
       state_.drop(u);
     }
+    state_.release_reduced();
   }
   double update() {
     arena_.begin("update");
@@ -231,6 +232,7 @@ void norm_counts_everything_once() {
             g[static_cast<int>(p)].as<float>()[i] += gradient(unit.parameters[p], i);
         state.reduce(u);
       }
+      state.release_reduced();
       arena.begin("update");
       state.finish_gradients();
       const double norm = std::sqrt(state.gradient_square_sum());
