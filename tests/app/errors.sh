@@ -82,11 +82,11 @@ both 4 'in use.*elsewhere' train "$work/run.ini" --run.dir "$work/held"
 # --- other subcommands
 both 3 'no_file' inspect "$work/no_file.h5"
 both 3 'file' inspect "$work/file"
-both 4 'exists|is there|not empty' export "$model" "$work/held" 2>/dev/null || true
 expect 3 'holds no whole checkpoint|no_run' 1 export "$work/held" "$work/out_folder"
 
 # --- after all of this a good run works in the same folder
 expect 0 'step 2/2' 2 train "$work/run.ini"
 [ "$(wc -l <"$work/run/metrics.jsonl")" = 2 ] || bad "metrics.jsonl has not one line a step"
 [ ! -e "$work/run/lock" ] || bad "the lock is left behind"
+both 4 'held' export "$work/run" "$work/held"
 finish
