@@ -27,7 +27,7 @@ void check_contents(H5Reader& reader) {
 
 BOOST_AUTO_TEST_CASE(state_file_comes_back_with_and_without_mpi) {
   for (const auto& world : {all_ranks(), no_mpi()}) {
-    const TempFolder folder(*world);
+    const RanksFolder folder(*world);
     save_odd(*world, folder / "a.h5");
     const auto reader = open_h5(folder / "a.h5");
     reader->verify(*world);
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(state_file_comes_back_with_and_without_mpi) {
 
 BOOST_AUTO_TEST_CASE(ranges_are_read_and_converted) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   save_odd(*world, folder / "a.h5");
   const auto reader = open_h5(folder / "a.h5");
   // From the first element, over a digest block's edge, up to the last, and nothing at all; both ways.
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(ranges_are_read_and_converted) {
 
 BOOST_AUTO_TEST_CASE(f32_is_read_as_bf16_rounded_to_nearest_even) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   // Halfway to even downward and upward, just above half, overflow to infinity, a denormal.
   std::vector<float> from = {1.00390625f, 1.01171875f, 1.00390637f, 3.4e38f, 1e-40f, -0.f};
   const Tensor t = make_tensor("from", from.data(), DType::f32, {6});
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(f32_is_read_as_bf16_rounded_to_nearest_even) {
 
 BOOST_AUTO_TEST_CASE(a_save_runs_beside_other_work_and_can_be_dropped) {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::vector<DatasetSpec> specs = odd_specs();
   const OddPieces mine(specs, 0, 1);
   {
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(a_save_runs_beside_other_work_and_can_be_dropped) {
 
 BOOST_AUTO_TEST_CASE(pieces_that_do_not_cover_a_dataset_once_are_a_bug) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   std::vector<float> v(5);
   const Tensor t = make_tensor("v", v.data(), DType::f32, {3});
   const std::vector<DatasetSpec> specs = {{"/model/x", {5}, DType::f32}};
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(pieces_that_do_not_cover_a_dataset_once_are_a_bug) {
 
 void check_any_world_reads() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   for (int n = 1; n <= world->size(); ++n) {
     const std::string path = folder / ("by" + std::to_string(n) + ".h5");
     const auto writers = world->split(world->rank() < n ? 0 : 1);
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(any_world_reads_what_any_world_wrote_4, *ut::label("ranks4"
 /// A fault on any rank in any phase: every rank gets the same error, the old file stays, nothing is left
 /// over.
 void check_faults(Comm& world) {
-  const TempFolder folder(world);
+  const RanksFolder folder(world);
   const std::string path = folder / "step-000001.h5";
   save_small(world, path);
   world.barrier();
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(faults_of_3, *ut::label("ranks3")) {
 
 BOOST_AUTO_TEST_CASE(a_bad_fault_spec_is_a_usage_error) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   for (const char* spec :
        {"write", "write:", "write:x", "write:0:burn", ":0", "write:-1", "write:0:kill:now"})
     check_error(Exit::usage, {"debug.fail", spec}, [&] { save_small(*world, folder / "a.h5", spec); });
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(a_bad_fault_spec_is_a_usage_error) {
 
 BOOST_AUTO_TEST_CASE(places_that_cannot_be_written) {
   for (const auto& world : {all_ranks(), no_mpi()}) {
-    const TempFolder folder(*world);
+    const RanksFolder folder(*world);
     spit(folder / "file", "x");
     fs::create_directory(folder / "folder.h5");
     check_error(Exit::environment, {"file/a.h5", "a part of the path is a file"},
@@ -230,7 +230,7 @@ boost::test_tools::assertion_result can_mount(ut::test_unit_id) {
 
 void check_full_disk() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   std::unique_ptr<SmallDisk> disk;
   if (world->rank() == 0) disk = std::make_unique<SmallDisk>(folder / "disk");
   world->barrier();
@@ -284,7 +284,7 @@ void flip_bit(const std::string& path, const std::string& dataset, std::int64_t 
 
 void check_flipped() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   save_odd(*world, folder / "a.h5");
   world->barrier();
   if (world->rank() == 0) flip_bit(folder / "a.h5", "/model/embed_tokens.weight", 1'050'000);
@@ -303,7 +303,7 @@ BOOST_AUTO_TEST_CASE(one_flipped_bit_is_found_by_3, *ut::label("ranks3")) {
 
 void check_newest_and_prune() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const bool first = world->rank() == 0;
   std::vector<std::string> said;
   const auto say = [&](const std::string& line) { said.push_back(line); };

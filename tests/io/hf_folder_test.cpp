@@ -86,7 +86,7 @@ void check_same_tensors(const WeightSource& source) {
 
 void check_import_and_export() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string source = folder / "source", imported = folder / "model.h5", out = folder / "out";
   if (world->rank() == 0) write_source(source);
   world->barrier();
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(folders_go_in_and_come_out_by_3, *ut::label("ranks3")) {
 
 BOOST_AUTO_TEST_CASE(nothing_that_exists_is_written_over) {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string source = folder / "source";
   write_source(source);
   const std::string before = slurp(source + "/model.safetensors");
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(nothing_that_exists_is_written_over) {
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_imported) {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   fs::create_directory(folder / "model");
   spit(folder / "model/config.json", "{}");
   for (const char* name : {"a/b", ".", "..", ""}) {

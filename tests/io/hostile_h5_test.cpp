@@ -11,7 +11,7 @@ namespace {
 BOOST_AUTO_TEST_SUITE(io)
 
 /// A good file of one dataset, changed by `change` through the library.
-std::string altered(const TempFolder& folder, const std::function<void(hid_t)>& change) {
+std::string altered(const RanksFolder& folder, const std::function<void(hid_t)>& change) {
   static const auto world = no_mpi();
   const std::string path = folder / "hostile.h5";
   std::vector<float> v(91, 0.5f);
@@ -36,7 +36,7 @@ H5Plan plan_of(const std::function<void(hid_t)>& set) {
 
 BOOST_AUTO_TEST_CASE(links_other_than_plain_are_refused) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   spit(folder / "secret.h5", "x");
   const auto refused = [&](std::initializer_list<std::string_view> words,
                            const std::function<void(hid_t)>& change) {
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(links_other_than_plain_are_refused) {
 
 BOOST_AUTO_TEST_CASE(storage_other_than_contiguous_is_refused) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const auto refused = [&](std::initializer_list<std::string_view> words, const H5Plan& plan,
                            hid_t type = H5T_IEEE_F32LE) {
     const std::string path = altered(folder, [&](hid_t f) {
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(storage_other_than_contiguous_is_refused) {
 
 BOOST_AUTO_TEST_CASE(shapes_and_digests_must_agree) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const H5Plan early =
       plan_of([](hid_t p) { h5(H5Pset_alloc_time(p, H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time"); });
   const auto refused = [&](std::initializer_list<std::string_view> words,
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(shapes_and_digests_must_agree) {
 
 BOOST_AUTO_TEST_CASE(marks_and_facts_are_checked) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const auto refused = [&](std::initializer_list<std::string_view> words,
                            const std::function<void(hid_t)>& change) {
     const std::string path = altered(folder, change);
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(marks_and_facts_are_checked) {
 
 BOOST_AUTO_TEST_CASE(files_that_are_cut_or_no_files_at_all) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string good = slurp(altered(folder, [](hid_t) {}));
   const std::string path = folder / "cut.h5";
   for (std::size_t bytes :

@@ -23,7 +23,7 @@ std::string file_of(const std::string& header, std::size_t data) {
 
 BOOST_AUTO_TEST_CASE(malformed_safetensors_are_refused) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string path = folder / "bad.safetensors";
   const auto refused = [&](const std::string& bytes, std::initializer_list<std::string_view> words) {
     spit(path, bytes);
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(malformed_safetensors_are_refused) {
 
 BOOST_AUTO_TEST_CASE(legal_safetensors_of_unusual_form_are_read) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string path = folder / "good.safetensors";
   // No tensors; a scalar, an empty one, entries out of order, metadata, padding.
   spit(path, with_length("{}"));
@@ -183,7 +183,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 BOOST_AUTO_TEST_CASE(broken_folders_are_refused) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string path = folder / "model";
   const auto refused = [&](std::initializer_list<std::string_view> words,
                            const std::vector<std::pair<std::string, std::string>>& files) {
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(broken_folders_are_refused) {
 
 BOOST_AUTO_TEST_CASE(folders_of_shards_are_read_by_ranges) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string path = folder / "model";
   make_folder(
       path,

@@ -28,7 +28,7 @@ TokenPart part_of(int rank, std::int64_t documents) {
 
 void check_tokens(int writers) {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string path = folder / "tokens.h5";
   constexpr std::int64_t kDocuments = 211;
   // One rank alone takes the part that the second of two would have.
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(tokens_of_4_come_back, *ut::label("ranks4")) {
 
 BOOST_AUTO_TEST_CASE(a_file_without_tokens) {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   write_token_file(*world, folder / "none.h5", {}, {});
   const auto file = open_token_file(folder / "none.h5");
   file->verify(*world);
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(a_file_without_tokens) {
 
 BOOST_AUTO_TEST_CASE(token_files_that_contradict_themselves) {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::string path = folder / "bad.h5";
   // A small good file with one thing changed.
   struct File {
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(token_files_that_contradict_themselves) {
 
 BOOST_AUTO_TEST_CASE(parts_that_contradict_themselves_are_bugs) {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const auto bug = [&](const TokenPart& part) {
     check_error(Exit::bug, {"token file"}, [&] { write_token_file(*world, folder / "a.h5", part, {}); });
   };
