@@ -27,21 +27,6 @@ install() {
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing >/dev/null; } || return 1
 }
 
-cuda_line() {
-  nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
-  version=$([ -z "$nvcc" ] || "$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
-  if [ -z "$version" ]; then
-    echo "CUDA: off (no nvcc here; CUDA 12.8 or later would be used)"
-    return 1
-  fi
-  major=${version%%.*} minor=${version#*.}
-  if [ "$major" -lt 12 ] || { [ "$major" = 12 ] && [ "$minor" -lt 8 ]; }; then
-    echo "CUDA: off (nvcc is $version; 12.8 or later is needed)"
-    return 1
-  fi
-  echo "CUDA: nvcc $version"
-}
-
 if [ "${1:-}" = venv ]; then
   # Each step may be impossible here (no Python, no package index): the tests then say that they are skipped.
   if [ ! -e .venv/ready ]; then
@@ -60,7 +45,6 @@ fi
 [ ! -e "$build/build.ninja" ] || exit 0
 # shellcheck disable=SC2086
 installed=yes && install $packages || installed=no
-cuda_line || true
 if ! command -v cmake >/dev/null 2>&1 || ! cmake -S . -B "$build" -G Ninja; then
   rm -f "$build/build.ninja"
   echo

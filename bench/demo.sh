@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 annulus=$PWD/$build/annulus
 work=$build/demo
-steps=${STEPS:-20}
+steps=${STEPS:-40}
 package=jargon-text  # The Jargon File: 1.6 MB of English in the public domain, in Debian and Ubuntu alike
 
 die() {
@@ -45,7 +45,7 @@ cat >"$work/source/config.json" <<'JSON'
 JSON
 
 echo "== the text: $(wc -c <"$TEXT") bytes, tokenized by bytes on 2 ranks"
-mpirun -n 2 "$annulus" tokenize "$TEXT" "$work/book.h5" --model.path "$work/source" --data.tokenizer bytes
+mpirun -q -n 2 "$annulus" tokenize "$TEXT" "$work/book.h5" --model.path "$work/source" --data.tokenizer bytes
 
 echo "== a random Qwen3 as a Hugging Face folder: the export of a run whose learning rate is nothing"
 "$annulus" train --model.path "$work/source" --model.init random --data.train "$work/book.h5" --data.sequence 64 \
@@ -70,7 +70,7 @@ dir = $work/run
 INI
 
 echo "== 4 ranks share each row of 8,192 tokens; SIGUSR1 to one of them half way"
-mpirun -n 4 "$annulus" train "$work/run.ini" --parallel.context 4 &
+mpirun -q -n 4 "$annulus" train "$work/run.ini" --parallel.context 4 &
 job=$!
 while [ "$(lines)" -lt $((steps / 2)) ]; do
   kill -0 $job 2>/dev/null || die "the run ended before half its steps"
@@ -84,7 +84,7 @@ grep -q '"reason": "SIGUSR1"' "$work/run/status.json" || die "status.json does n
 first_half=$(lines)
 
 echo "== 2 ranks go on from the checkpoint"
-mpirun -n 2 "$annulus" train "$work/run.ini" --parallel.context 2
+mpirun -q -n 2 "$annulus" train "$work/run.ini" --parallel.context 2
 
 [ "$(field step | tr '\n' ' ')" = "$(seq 1 "$steps" | tr '\n' ' ')" ] || die "the steps are not 1 to $steps, each once"
 [ -s "$work/run/model/config.json" ] && [ -s "$work/run/model/model.safetensors" ] || die "no exported folder"

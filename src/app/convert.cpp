@@ -18,7 +18,8 @@ Exit run_export(Program& program) {
   std::string path = program.arguments[0];
   if (std::filesystem::is_directory(path)) {
     const std::string folder = path + "/checkpoints";
-    if (!newest_checkpoint(program.world, folder, [&](const std::string& line) { say(program, line); }, &path))
+    if (!newest_checkpoint(
+            program.world, folder, [&](const std::string& line) { say(program, line); }, &path))
       input_error(folder + " holds no whole checkpoint; give a run folder that has one, or a .h5 file");
     say(program, "taking " + path);
   }

@@ -36,8 +36,9 @@ std::unique_ptr<H5Reader> find_weights(const Program& program, const RunConfig& 
     *path = run.checkpoint.resume;
     return open_h5(*path);
   }
-  return newest_checkpoint(program.world, run.run.dir + "/checkpoints",
-                           [&](const std::string& line) { say(program, line); }, path);
+  return newest_checkpoint(
+      program.world, run.run.dir + "/checkpoints", [&](const std::string& line) { say(program, line); },
+      path);
 }
 
 }  // namespace
@@ -59,16 +60,18 @@ Exit run_eval(Program& program) {
   std::string path = run.model.path;
   const std::unique_ptr<H5Reader> from = find_weights(program, run, &path);
   if (!from && !model.weights)
-    input_error("there are no weights to evaluate: model.init=random, and " + run.run.dir + " holds no checkpoint");
+    input_error("there are no weights to evaluate: model.init=random, and " + run.run.dir +
+                " holds no checkpoint");
 
   EngineSpec spec = make_spec(model.config, run, grid, compute_type(run, backend->memory().place()));
   spec.frozen = true;
-  const std::unique_ptr<Engine> engine =
-      build_engine(world, program.node, *backend, spec, true, [] {},
-                   [&](const std::string& line) { say(program, line); });
+  const std::unique_ptr<Engine> engine = build_engine(
+      world, program.node, *backend, spec, true, [] {}, [&](const std::string& line) { say(program, line); });
   Staging staging(*backend);
-  if (from) load_state(world, *from, *engine, staging, false, [] {});
-  else fill_from(world, *model.weights, engine->state(), staging, [] {});
+  if (from)
+    load_state(world, *from, *engine, staging, false, [] {});
+  else
+    fill_from(world, *model.weights, engine->state(), staging, [] {});
 
   const std::string scratch = scratch_path(world, run.run.dir);
   const std::string tokens = token_file_of(world, run.data.eval, run, model.config, scratch, false);

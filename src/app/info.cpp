@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <thread>
 #include "app/commands.h"
+#include "ops/load_cuda.h"
 #include "train/facts.h"
 #include "train/memory_plan.h"
 
@@ -17,6 +18,7 @@ Exit run_info(Program& program) {
   for (const std::string& library : library_lines()) say(program, "library " + library);
   for (const std::string& variable : environment_lines()) say(program, "environment " + variable);
   say(program, "backend " + make_cpu_backend(1)->describe());
+  say(program, cuda_status());
   return Exit::ok;
 }
 

@@ -33,7 +33,8 @@ void print_facts(const Program& program, const std::map<std::string, std::string
 void print_tokens(const Program& program, const TokenFile& file) {
   const std::vector<std::int64_t>& documents = file.documents();
   std::int64_t longest = 0;
-  for (std::size_t d = 1; d < documents.size(); ++d) longest = std::max(longest, documents[d] - documents[d - 1]);
+  for (std::size_t d = 1; d < documents.size(); ++d)
+    longest = std::max(longest, documents[d] - documents[d - 1]);
   say(program, "token file: " + std::to_string(documents.size() - 1) + " documents, " +
                    std::to_string(documents.back()) + " tokens, longest document " + std::to_string(longest) +
                    ", largest id " + std::to_string(file.largest_id()));
@@ -47,8 +48,8 @@ void print_h5(const Program& program, H5Reader& file) {
     elements += size_of(d.shape);
     bytes += size_of(d.shape) * bytes_of(d.dtype);
   }
-  say(program, std::to_string(file.datasets().size()) + " datasets, " + std::to_string(elements) + " elements, " +
-                   std::to_string(bytes) + " bytes");
+  say(program, std::to_string(file.datasets().size()) + " datasets, " + std::to_string(elements) +
+                   " elements, " + std::to_string(bytes) + " bytes");
   print_facts(program, file.facts());
   file.verify(program.world);
   say(program, "all digests are right");
@@ -60,7 +61,8 @@ void print_folder(const Program& program, const WeightSource& weights) {
     say(program, t.name + " " + t.dtype + " " + shape_text(t.shape));
     elements += size_of(t.shape);
   }
-  say(program, std::to_string(weights.tensors().size()) + " tensors, " + std::to_string(elements) + " elements");
+  say(program,
+      std::to_string(weights.tensors().size()) + " tensors, " + std::to_string(elements) + " elements");
 }
 
 }  // namespace
@@ -68,7 +70,8 @@ void print_folder(const Program& program, const WeightSource& weights) {
 Exit run_inspect(Program& program) {
   expect_arguments(program, 1, "annulus inspect FILE|HF_FOLDER");
   const std::string& path = program.arguments[0];
-  if (!std::filesystem::exists(path)) input_error(path + ": there is no such file; give a .h5 file or a folder");
+  if (!std::filesystem::exists(path))
+    input_error(path + ": there is no such file; give a .h5 file or a folder");
   if (std::filesystem::is_directory(path)) {
     print_folder(program, *open_weights(path));
     return Exit::ok;

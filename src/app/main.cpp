@@ -1,5 +1,5 @@
-// annulus SUBCOMMAND ...: starts MPI, runs the subcommand, and turns what went wrong into one sentence and an exit
-// code.
+// annulus SUBCOMMAND ...: starts MPI, runs the subcommand, and turns what went wrong into one sentence and an
+// exit code.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -18,13 +18,15 @@ namespace {
 void print_help() {
   std::printf("usage: annulus SUBCOMMAND ...\n\n");
   for (const Command& c : commands()) std::printf("  %-9s %s\n", c.name, c.summary);
-  std::printf("\nannulus SUBCOMMAND --help says more. Exit codes: 0 done, 2 usage or configuration, 3 content of an\n"
-              "input file, 4 environment, 75 stopped with a checkpoint (run again), 1 anything else.\n");
+  std::printf(
+      "\nannulus SUBCOMMAND --help says more. Exit codes: 0 done, 2 usage or configuration, 3 content of an\n"
+      "input file, 4 environment, 75 stopped with a checkpoint (run again), 1 anything else.\n");
 }
 
 void print_help(const Command& c) {
   std::printf("%s\n", c.usage);
-  if (c.keys) std::printf("\nKeys, in a file as [section] and key = value, or as flags:\n\n%s", config_help().c_str());
+  if (c.keys)
+    std::printf("\nKeys, in a file as [section] and key = value, or as flags:\n\n%s", config_help().c_str());
 }
 
 const Command* find_command(const std::string& name) {
@@ -37,11 +39,12 @@ const Command* find_command(const std::string& name) {
   const Command* nearest = &commands().front();
   for (const Command& c : commands())
     if (edit_distance(name, c.name) < edit_distance(name, nearest->name)) nearest = &c;
-  usage_error("\"" + name + "\" is not a subcommand; the nearest is " + nearest->name + " (annulus --help lists all)");
+  usage_error("\"" + name + "\" is not a subcommand; the nearest is " + nearest->name +
+              " (annulus --help lists all)");
 }
 
-/// The launcher's word on the number of tasks, read before MPI starts; 0 when there is none to trust. Under mpirun
-/// Slurm's figures are those of its daemons.
+/// The launcher's word on the number of tasks, read before MPI starts; 0 when there is none to trust. Under
+/// mpirun Slurm's figures are those of its daemons.
 long slurm_tasks() {
   const char* step = std::getenv("SLURM_STEP_ID");
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
@@ -50,7 +53,10 @@ long slurm_tasks() {
 }
 
 Node find_node(const MpiSession& session, Comm& world) {
-  Node node{.host = host_name(), .index = 0, .local_rank = session.local_rank(), .local_size = session.local_size()};
+  Node node{.host = host_name(),
+            .index = 0,
+            .local_rank = session.local_rank(),
+            .local_size = session.local_size()};
   std::set<std::string> before;
   for (const std::string& host : world.all_gather(node.host)) {
     if (host == node.host) break;
@@ -67,15 +73,16 @@ Exit run(MpiSession& session, Comm& world, long tasks, const std::vector<std::st
                       ": MPI was not started through Slurm; use srun --mpi=pmix, or mpirun inside the job");
   const Command* command = find_command(args[0]);
   if (command == nullptr) unknown_command(args[0]);
-  Program program{session, world, find_node(session, world), {args.begin() + 1, args.end()}};
+  Program program{session, world, find_node(session, world), {args.begin() + 1, args.end()}, 0};
+  program.node.step = &program.step;
   return command->run(program);
 }
 
 /// The sentence once for what all ranks found; otherwise from the rank that found it, which ends the job.
 Exit report(const MpiSession& session, const Error& e) {
-  if (!e.everywhere || session.rank() == 0) std::fprintf(stderr, "annulus: %s\n", e.what());
+  if (!e.everywhere) end_job(session, e);
+  if (session.rank() == 0) std::fprintf(stderr, "annulus: %s\n", e.what());
   std::fflush(nullptr);
-  if (!e.everywhere) session.abort(e.code);
   return e.code;
 }
 
@@ -92,7 +99,8 @@ Exit guarded(MpiSession& session, long tasks, const std::vector<std::string>& ar
                                      ": out of host memory; use more hosts or a smaller job",
                                  false));
   } catch (const std::exception& e) {
-    return report(session, Error(Exit::bug, "rank " + std::to_string(session.rank()) + ": " + e.what(), false));
+    return report(session,
+                  Error(Exit::bug, "rank " + std::to_string(session.rank()) + ": " + e.what(), false));
   }
 }
 
@@ -111,7 +119,8 @@ int main(int argc, char** argv) {
     std::printf("%s\n", program_version().c_str());
     return 0;
   }
-  if (const Command* command = find_command(args[0]); command != nullptr && std::count(args.begin(), args.end(), "--help") > 0) {
+  if (const Command* command = find_command(args[0]);
+      command != nullptr && std::count(args.begin(), args.end(), "--help") > 0) {
     print_help(*command);
     return 0;
   }

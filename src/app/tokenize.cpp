@@ -14,14 +14,17 @@ Exit run_tokenize(Program& program) {
     return Exit::ok;
   }
   if (files.size() < 2)
-    usage_error("tokenize needs input files and an output file; usage: annulus tokenize IN... OUT.h5 --model.path "
-                "FOLDER");
+    usage_error(
+        "tokenize needs input files and an output file; usage: annulus tokenize IN... OUT.h5 --model.path "
+        "FOLDER");
   const std::string out = files.back();
   files.pop_back();
   if (std::filesystem::path(out).extension() != ".h5")
     usage_error("the last argument is the output file and must end in .h5; \"" + out + "\" was given");
   if (run.model.path.empty() && run.data.tokenizer == "auto")
-    usage_error("the tokenizer is that of model.path, which is not set; give --model.path, or --data.tokenizer=bytes");
+    usage_error(
+        "the tokenizer is that of model.path, which is not set; give --model.path, or "
+        "--data.tokenizer=bytes");
   ModelConfig model;
   if (!run.model.path.empty()) model = model_config_of(run);
   tokenize_files(program.world, files, run.data, model, run.model.path, out);

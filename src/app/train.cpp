@@ -19,6 +19,9 @@ Exit run_train(Program& program) {
     return trainer.finish();
   } catch (const Error& e) {
     trainer.ended(std::string("error: ") + e.what());
+    // Now, and not after the trainer's groups are freed: the other ranks may be in the middle of a
+    // collective.
+    if (!e.everywhere) end_job(program.session, e);
     throw;
   }
 }

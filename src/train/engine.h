@@ -1,5 +1,5 @@
-// One rank's machine for a run: groups, state and model on a backend, in an arena. The same code counts memory
-// on the dry backend and trains on a real one.
+// One rank's machine for a run: groups, state and model on a backend, in an arena. The same code counts
+// memory on the dry backend and trains on a real one.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace annulus {
 /// Where this process stands on its host.
 struct Node {
   std::string host;
-  int index = 0;                      // number of the host among the job's
+  int index = 0;  // number of the host among the job's
   int local_rank = 0, local_size = 1;
   std::atomic<std::int64_t>* step = nullptr;  // where others may read the step under way
 };
@@ -31,8 +31,8 @@ struct EngineSpec {
   Grid grid;
   ModelOptions options;
   StateOptions state;
-  int per_member = 1;  // chunks per ring member, of the row map
-  bool frozen = false; // weights alone: no gradients, no moments (evaluation)
+  int per_member = 1;   // chunks per ring member, of the row map
+  bool frozen = false;  // weights alone: no gradients, no moments (evaluation)
 };
 
 /// Settles what the config leaves open (tiles, keep_attention, types) for this model and grid.
@@ -45,8 +45,8 @@ Groups make_loopback_groups(Backend&, const Grid&, const Node&, const std::strin
 
 /// What an update says.
 struct UpdateResult {
-  double norm = 0;     // of the whole gradient, before clipping
-  double factor = 1;   // what clipping multiplied it by
+  double norm = 0;    // of the whole gradient, before clipping
+  double factor = 1;  // what clipping multiplied it by
 };
 
 class Engine {

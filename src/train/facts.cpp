@@ -13,7 +13,8 @@ extern char** environ;
 namespace annulus {
 namespace {
 
-/// A function of a library that may be loaded, asked by name: no room but its own includes a library's header.
+/// A function of a library that may be loaded, asked by name: no room but its own includes a library's
+/// header.
 template <class Function>
 Function loaded(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
@@ -46,7 +47,9 @@ int collect(dl_phdr_info* info, std::size_t, void* to) {
   return 0;
 }
 
-bool starts_with(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
+bool starts_with(const std::string& text, const char* with) {
+  return text.rfind(with, 0) == 0;
+}
 
 }  // namespace
 
@@ -55,17 +58,19 @@ std::string program_version() {
 }
 
 std::vector<std::string> library_lines() {
-  const std::map<std::string, std::string> versions = {
-      {"libmpi.", mpi_version()},   {"libhdf5", hdf5_version()},
-      {"libopenblas", blas_version()}, {"libblas", blas_version()},
-      {"libboost_program_options", BOOST_LIB_VERSION}};
-  const char* kNames[] = {"libmpi.", "libhdf5", "libopenblas", "libblas.", "libboost_program_options", "libnccl",
-                          "libcudnn", "libcublasLt", "libcudart", "libcuda."};
+  const std::map<std::string, std::string> versions = {{"libmpi.", mpi_version()},
+                                                       {"libhdf5", hdf5_version()},
+                                                       {"libopenblas", blas_version()},
+                                                       {"libblas", blas_version()},
+                                                       {"libboost_program_options", BOOST_LIB_VERSION}};
+  const char* kNames[] = {"libmpi.", "libhdf5",  "libopenblas", "libblas.",  "libboost_program_options",
+                          "libnccl", "libcudnn", "libcublasLt", "libcudart", "libcuda."};
   std::vector<std::string> objects, lines;
   dl_iterate_phdr(collect, &objects);
   for (const std::string& path : objects) {
     const std::string file = std::filesystem::path(path).filename();
-    if (std::none_of(std::begin(kNames), std::end(kNames), [&](const char* n) { return starts_with(file, n); }))
+    if (std::none_of(std::begin(kNames), std::end(kNames),
+                     [&](const char* n) { return starts_with(file, n); }))
       continue;
     std::string version;
     for (const auto& [name, v] : versions)
@@ -79,16 +84,32 @@ std::vector<std::string> library_lines() {
 }
 
 std::vector<std::string> environment_lines() {
-  const char* kPrefixes[] = {"NCCL_", "OMPI_MCA_", "PMIX_MCA_", "UCX_", "FI_", "OMP_", "OPENBLAS_", "MKL_", "BLIS_",
-                             "HDF5_USE_FILE_LOCKING=", "HDF5_PLUGIN_PATH=", "CUDA_VISIBLE_DEVICES=",
-                             "CUDA_DEVICE_MAX_CONNECTIONS=", "CUBLAS_WORKSPACE_CONFIG=", "CUDNN_", "LOADEDMODULES=",
-                             "SLURM_JOB_ID=", "SLURM_JOB_NUM_NODES=", "SLURM_NTASKS=", "SLURM_STEP_NUM_TASKS=",
+  const char* kPrefixes[] = {"NCCL_",
+                             "OMPI_MCA_",
+                             "PMIX_MCA_",
+                             "UCX_",
+                             "FI_",
+                             "OMP_",
+                             "OPENBLAS_",
+                             "MKL_",
+                             "BLIS_",
+                             "HDF5_USE_FILE_LOCKING=",
+                             "HDF5_PLUGIN_PATH=",
+                             "CUDA_VISIBLE_DEVICES=",
+                             "CUDA_DEVICE_MAX_CONNECTIONS=",
+                             "CUBLAS_WORKSPACE_CONFIG=",
+                             "CUDNN_",
+                             "LOADEDMODULES=",
+                             "SLURM_JOB_ID=",
+                             "SLURM_JOB_NUM_NODES=",
+                             "SLURM_NTASKS=",
+                             "SLURM_STEP_NUM_TASKS=",
                              "SLURM_RESTART_COUNT="};
   std::vector<std::string> lines;
   for (char** e = environ; *e != nullptr; ++e) {
     const std::string line = *e;
-    const bool wanted =
-        std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](const char* p) { return starts_with(line, p); });
+    const bool wanted = std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                                    [&](const char* p) { return starts_with(line, p); });
     // What a launcher passes on its own account (job keys, addresses) says nothing about the run.
     if (wanted && line.find("OMPI_MCA_orte_") != 0 && line.find("OMPI_MCA_ess_") != 0) lines.push_back(line);
   }
@@ -101,7 +122,8 @@ std::string facts_text(Comm& world, const std::string& host, const std::string& 
   const std::time_t now = std::time(nullptr);
   std::tm utc = {};
   if (gmtime_r(&now, &utc) != nullptr) std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &utc);
-  std::string text = program_version() + "\nstarted " + date + "\nranks " + std::to_string(world.size()) + "\n";
+  std::string text =
+      program_version() + "\nstarted " + date + "\nranks " + std::to_string(world.size()) + "\n";
   int rank = 0;
   for (const std::string& where : world.all_gather(host + ": " + device))
     text += "rank " + std::to_string(rank++) + " on " + where + "\n";

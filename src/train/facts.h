@@ -10,8 +10,8 @@ namespace annulus {
 std::string program_version();
 /// One line a library that is loaded: name, version, path.
 std::vector<std::string> library_lines();
-/// NAME=value of the set environment variables of NCCL, Open MPI, BLAS, OpenMP and Slurm that are known to matter;
-/// never the whole environment.
+/// NAME=value of the set environment variables of NCCL, Open MPI, BLAS, OpenMP and Slurm that are known to
+/// matter; never the whole environment.
 std::vector<std::string> environment_lines();
 /// facts.txt: version, device, hosts, libraries, environment. Collective.
 std::string facts_text(Comm& world, const std::string& host, const std::string& device);

@@ -22,8 +22,8 @@ double model_flops(const ModelConfig& c, const RowShape& row) {
   const double layer = d(c.C) * d((c.H + 2 * c.G) * c.D) + d(c.H * c.D) * d(c.C) + 3 * d(c.C) * d(c.F);
   double forward = 2 * tokens * (d(c.L) * layer + d(c.C) * d(c.V));
   for (std::int64_t l = 0; l < c.L; ++l)
-    forward += 4 * d(c.H * c.D) *
-               visible_pairs(row, c.windows.empty() ? 0 : c.windows[static_cast<std::size_t>(l)]);
+    forward +=
+        4 * d(c.H * c.D) * visible_pairs(row, c.windows.empty() ? 0 : c.windows[static_cast<std::size_t>(l)]);
   return 3 * forward;
 }
 

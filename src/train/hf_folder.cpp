@@ -54,8 +54,10 @@ void export_folder(Comm& world, const std::string& h5_path, const std::string& f
     return found == reader->facts().end() ? std::string() : found->second;
   };
   const Json types = Json::parse(fact(kTypesFact), nullptr, false);
-  ExportRequest request{.folder = folder, .source_folder = "", .config_json = weights->config_json(), .tensors = {}};
-  if (std::int64_t there = world.rank() == 0 && fs::is_directory(fact(kFolderFact)) ? 1 : 0; world.max(there) > 0)
+  ExportRequest request{
+      .folder = folder, .source_folder = "", .config_json = weights->config_json(), .tensors = {}};
+  if (std::int64_t there = world.rank() == 0 && fs::is_directory(fact(kFolderFact)) ? 1 : 0;
+      world.max(there) > 0)
     request.source_folder = fact(kFolderFact);
   for (const StoredTensor& t : weights->tensors()) {
     StoredTensor out = t;
@@ -63,10 +65,11 @@ void export_folder(Comm& world, const std::string& h5_path, const std::string& f
       if (types.is_object() && types.contains(name) && types[name].is_string()) out.dtype = types[name];
     request.tensors.push_back(out);
   }
-  export_hf(world, request, [&](const std::string& name, std::int64_t from, std::int64_t count, const Tensor& to) {
-    reader->read(kModel + name, from, count, to);
-    beat();
-  });
+  export_hf(world, request,
+            [&](const std::string& name, std::int64_t from, std::int64_t count, const Tensor& to) {
+              reader->read(kModel + name, from, count, to);
+              beat();
+            });
 }
 
 }  // namespace annulus

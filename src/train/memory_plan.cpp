@@ -12,7 +12,8 @@ namespace {
 
 std::string gigabytes(std::int64_t bytes) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f GB", static_cast<double>(bytes) * 1e-9);
+  std::snprintf(text, sizeof text, bytes < 100'000'000 ? "%.4f GB" : "%.2f GB",
+                static_cast<double>(bytes) * 1e-9);
   return text;
 }
 
@@ -44,7 +45,9 @@ LocalRow plain_row(const EngineSpec& s) {
   const RowShape shape{.sequence = s.run.data.sequence, .used = s.run.data.sequence, .starts = {0}};
   const std::vector<std::int64_t> windows = s.model.distinct_windows();
   LocalRow row{.map = RowMap(shape, s.grid.ring, s.grid.ulysses, s.per_member, windows),
-               .ids = {}, .targets = {}, .positions = {}};
+               .ids = {},
+               .targets = {},
+               .positions = {}};
   const auto n = static_cast<std::size_t>(row.map.local_tokens());
   row.ids.assign(n, 0);
   row.targets.assign(n, 0);
@@ -74,7 +77,8 @@ std::string describe(const Layout& layout) {
 }
 
 std::int64_t host_bytes_free() {
-  std::int64_t free = entry_in("/proc/meminfo", "MemAvailable:", std::numeric_limits<std::int64_t>::max() >> 10) << 10;
+  std::int64_t free =
+      entry_in("/proc/meminfo", "MemAvailable:", std::numeric_limits<std::int64_t>::max() >> 10) << 10;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const std::size_t a = line.find(':'), b = line.find(':', a + 1);
@@ -92,8 +96,8 @@ std::int64_t host_bytes_free() {
   return free;
 }
 
-void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, const Ops* sizes, bool with_eval,
-                       std::int64_t bytes, std::int64_t free) {
+void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, const Ops* sizes,
+                       bool with_eval, std::int64_t bytes, std::int64_t free) {
   agreed(world, "checking memory", [&] {
     const std::int64_t each = free / node.local_size;
     if (bytes <= each) return;
@@ -118,10 +122,10 @@ void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, co
       before = then;
       pulled += (pulled.empty() ? "" : " with ") + lever.key;
       if (then <= each) {
-        environment_error("the job does not fit: each rank of host " + node.host + " needs " + gigabytes(bytes) +
-                          " and may take " + gigabytes(each) + " (" + gigabytes(free) + " free, " +
-                          std::to_string(node.local_size) + " ranks); " + pulled + " would need " +
-                          gigabytes(then));
+        environment_error("the job does not fit: each rank of host " + node.host + " needs " +
+                          gigabytes(bytes) + " and may take " + gigabytes(each) + " (" + gigabytes(free) +
+                          " free, " + std::to_string(node.local_size) + " ranks); " + pulled +
+                          " would need " + gigabytes(then));
       }
     }
     environment_error("the job does not fit: each rank of host " + node.host + " needs " + gigabytes(bytes) +

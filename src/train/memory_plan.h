@@ -1,4 +1,5 @@
-// What a rank's memory will be, counted before anything is allocated by running the same code on the dry backend.
+// What a rank's memory will be, counted before anything is allocated by running the same code on the dry
+// backend.
 #pragma once
 #include <string>
 #include "train/engine.h"
@@ -18,8 +19,8 @@ std::string describe(const Layout&);
 /// What the processes of this host may still take: the smaller of the control group's rest and MemAvailable.
 std::int64_t host_bytes_free();
 
-/// Environment error when the ranks of a host cannot all have what they need; it gives the figures and the lever
-/// that would make the job fit. Collective.
+/// Environment error when the ranks of a host cannot all have what they need; it gives the figures and the
+/// lever that would make the job fit. Collective.
 void check_host_memory(Comm& world, const EngineSpec&, const Node&, const Ops* sizes, bool with_eval,
                        std::int64_t bytes, std::int64_t free);
 

@@ -10,15 +10,19 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json eval_object(const EvalResult& r) {
-  return {{"eval_loss", r.loss}, {"eval_perplexity", r.perplexity}, {"eval_accuracy", r.accuracy},
+  return {{"eval_loss", r.loss},
+          {"eval_perplexity", r.perplexity},
+          {"eval_accuracy", r.accuracy},
           {"eval_targets", r.targets}};
 }
 
 std::string clock_text(double seconds) {
   const auto s = static_cast<long long>(std::ceil(seconds));
   char text[48];
-  if (s >= 3600) std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-  else std::snprintf(text, sizeof text, "%lld:%02lld", s / 60, s % 60);
+  if (s >= 3600)
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+  else
+    std::snprintf(text, sizeof text, "%lld:%02lld", s / 60, s % 60);
   return text;
 }
 
@@ -57,19 +61,22 @@ std::string metric_line(const StepReport& r, std::int64_t tokens_seen, int ranks
 
 std::string readable_line(const StepReport& r, std::int64_t total, double eta_seconds) {
   char text[256];
-  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.3f s  %.0f tok/s  ETA %s",
-                static_cast<long long>(r.step), static_cast<long long>(total), r.loss, r.grad_norm, r.lr, r.seconds,
-                static_cast<double>(r.tokens) / r.seconds, clock_text(eta_seconds).c_str());
+  std::snprintf(text, sizeof text,
+                "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.3f s  %.0f tok/s  ETA %s",
+                static_cast<long long>(r.step), static_cast<long long>(total), r.loss, r.grad_norm, r.lr,
+                r.seconds, static_cast<double>(r.tokens) / r.seconds, clock_text(eta_seconds).c_str());
   return text;
 }
 
 std::string eval_line(const EvalResult& r) {
   char text[160];
-  std::snprintf(text, sizeof text, "eval loss %.6f  perplexity %.4f  accuracy %.4f  over %lld targets", r.loss,
-                r.perplexity, r.accuracy, static_cast<long long>(r.targets));
+  std::snprintf(text, sizeof text, "eval loss %.6f  perplexity %.4f  accuracy %.4f  over %lld targets",
+                r.loss, r.perplexity, r.accuracy, static_cast<long long>(r.targets));
   return text;
 }
 
-std::string eval_fields(const EvalResult& r) { return eval_object(r).dump(); }
+std::string eval_fields(const EvalResult& r) {
+  return eval_object(r).dump();
+}
 
 }  // namespace annulus

@@ -34,7 +34,9 @@ std::string host_name() {
   return name;
 }
 
-std::string job_name() { return variable("SLURM_JOB_ID"); }
+std::string job_name() {
+  return variable("SLURM_JOB_ID");
+}
 
 void write_whole(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";

@@ -18,16 +18,17 @@ void write_whole(const std::string& path, const std::string& text);
 
 /// What status.json says of a life of the run. Scripts decide by it whether to requeue.
 struct Status {
-  std::string reason;            // "running", "done", "time limit", "SIGUSR1", "SIGTERM", "error: ..."
-  std::int64_t step = 0;         // whole steps in the newest checkpoint or at the end
-  std::int64_t first_step = 0;   // where this life began: progress = step - first_step
+  std::string reason;           // "running", "done", "time limit", "SIGUSR1", "SIGTERM", "error: ..."
+  std::int64_t step = 0;        // whole steps in the newest checkpoint or at the end
+  std::int64_t first_step = 0;  // where this life began: progress = step - first_step
   std::int64_t total = 0;
 };
 
 /// Made on every rank; rank 0 alone writes. All ranks must see the folder.
 class RunFolder {
  public:
-  /// Creates the folder and takes its lock. Collective; environment error when it cannot be written or is in use.
+  /// Creates the folder and takes its lock. Collective; environment error when it cannot be written or is in
+  /// use.
   RunFolder(Comm& world, std::string dir);
 
   std::string path(const std::string& name) const { return dir_ + "/" + name; }

@@ -34,7 +34,8 @@ std::string process_space() {
   return first_line("/proc/sys/kernel/random/boot_id") + " " + ns;
 }
 
-/// When the process started, in the kernel's ticks: a number used again is another process. "" when it is gone.
+/// When the process started, in the kernel's ticks: a number used again is another process. "" when it is
+/// gone.
 std::string start_of(long pid) {
   const std::string line = first_line(("/proc/" + std::to_string(pid) + "/stat").c_str());
   const std::size_t end_of_name = line.rfind(')');
@@ -88,7 +89,8 @@ bool create(const std::string& path) {
   const bool closed = close(fd) == 0;
   if (!whole || !closed) {
     unlink(path.c_str());
-    environment_error("cannot write " + path + ": " + std::strerror(errno) + "; free space on that file system");
+    environment_error("cannot write " + path + ": " + std::strerror(errno) +
+                      "; free space on that file system");
   }
   return true;
 }
@@ -102,14 +104,15 @@ std::string whole_text(const std::string& path) {
 
 }  // namespace
 
-RunLock::RunLock(std::string path, const std::function<void(const std::string&)>& say) : path_(std::move(path)) {
+RunLock::RunLock(std::string path, const std::function<void(const std::string&)>& say)
+    : path_(std::move(path)) {
   while (!create(path_)) {
     const std::string text = whole_text(path_);
     const std::string why = why_stale(text);
     if (why.empty()) {
       const Json j = Json::parse(text, nullptr, false);
-      environment_error("the run folder is in use: " + path_ + " is held by process " + j["pid"].dump() + " on " +
-                        j["host"].dump() + (j["job"] == "" ? "" : " (job " + j["job"].dump() + ")") +
+      environment_error("the run folder is in use: " + path_ + " is held by process " + j["pid"].dump() +
+                        " on " + j["host"].dump() + (j["job"] == "" ? "" : " (job " + j["job"].dump() + ")") +
                         "; wait for it, or give another run.dir");
     }
     // Renamed before it is removed: of two jobs that find it stale, one gets it.

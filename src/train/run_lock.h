@@ -9,8 +9,8 @@
 namespace annulus {
 
 /// Made with O_EXCL by rank 0; holds job, host, process and a heartbeat that a thread renews. A lock whose
-/// process has ended (same boot and same process namespace), whose job is this very job in an earlier life, or
-/// whose heartbeat is older than two minutes is stale: it is taken over, with a line that says so.
+/// process has ended (same boot and same process namespace), whose job is this very job in an earlier life,
+/// or whose heartbeat is older than two minutes is stale: it is taken over, with a line that says so.
 class RunLock {
  public:
   /// Environment error when a live job holds it.

@@ -15,8 +15,7 @@ double learning_rate(const OptimizerSection& o, std::int64_t step, std::int64_t 
   const std::int64_t warm = warmup_steps(o, total);
   if (step < warm) return o.lr * static_cast<double>(step) / static_cast<double>(warm);
   const double rest = static_cast<double>(std::max<std::int64_t>(1, total - warm));
-  if (o.schedule == "linear")
-    return o.lr * std::max(0.0, static_cast<double>(total - step) / rest);
+  if (o.schedule == "linear") return o.lr * std::max(0.0, static_cast<double>(total - step) / rest);
   if (o.schedule == "cosine") {
     const double progress = static_cast<double>(step - warm) / rest;
     return o.lr * std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * progress)));

@@ -13,13 +13,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_h5(const std::string& path) { return fs::path(path).extension() == ".h5"; }
+bool is_h5(const std::string& path) {
+  return fs::path(path).extension() == ".h5";
+}
 
 std::string config_json_of(const std::string& path) {
   if (is_h5(path)) return open_weights(path)->config_json();
   const std::string file = path + "/config.json";
   std::ifstream in(file, std::ios::binary);
-  if (!in) input_error("cannot read " + file + "; model.path must be a Hugging Face folder or an Annulus .h5 file");
+  if (!in)
+    input_error("cannot read " + file + "; model.path must be a Hugging Face folder or an Annulus .h5 file");
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
@@ -28,7 +31,8 @@ std::string config_json_of(const std::string& path) {
 }  // namespace
 
 std::string with_overrides(const std::string& json, const ModelSection& m, const std::string& where) {
-  if (m.rope_type.empty() && m.rope_factor == 0 && m.rope_original_positions == 0 && m.rope_theta == 0) return json;
+  if (m.rope_type.empty() && m.rope_factor == 0 && m.rope_original_positions == 0 && m.rope_theta == 0)
+    return json;
   nlohmann::ordered_json all = nlohmann::ordered_json::parse(json, nullptr, false);
   if (!all.is_object()) input_error(where + ": config.json is not a JSON object");
   const bool nested = all.contains("rope_parameters") && all["rope_parameters"].is_object();
@@ -41,7 +45,8 @@ std::string with_overrides(const std::string& json, const ModelSection& m, const
     rope = fresh;
   }
   if ((m.rope_factor != 0 || m.rope_original_positions != 0) && !rope.is_object())
-    usage_error("model.rope.factor is given, and " + where + " has no rope scaling; give model.rope.type as well");
+    usage_error("model.rope.factor is given, and " + where +
+                " has no rope scaling; give model.rope.type as well");
   if (m.rope_factor != 0) rope["factor"] = m.rope_factor;
   if (m.rope_original_positions != 0) rope["original_max_position_embeddings"] = m.rope_original_positions;
   if (m.rope_theta != 0) (nested ? rope : all)["rope_theta"] = m.rope_theta;
@@ -91,7 +96,8 @@ std::unique_ptr<Engine> build_engine(Comm& world, const Node& node, Backend& bac
     for (const Parameter& p : unit.parameters) parameters += p.size();
   say(std::to_string(parameters) + " parameters; a rank's memory: " + describe(layout));
   auto arena = std::make_unique<Arena>(backend.queue(), backend.memory(), std::move(layout));
-  return std::make_unique<Engine>(backend, make_groups(backend, world, spec.grid, node, spec.run.parallel.shard),
+  return std::make_unique<Engine>(backend,
+                                  make_groups(backend, world, spec.grid, node, spec.run.parallel.shard),
                                   std::move(arena), spec, std::move(at_layer));
 }
 

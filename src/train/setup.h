@@ -13,8 +13,8 @@
 namespace annulus {
 
 struct ModelSource {
-  ModelConfig config;                    // with the run's rope overrides; its `json` too
-  std::unique_ptr<WeightSource> weights; // null when model.init=random
+  ModelConfig config;                     // with the run's rope overrides; its `json` too
+  std::unique_ptr<WeightSource> weights;  // null when model.init=random
 };
 
 /// config.json of model.path with the run's overrides; no weights are needed.
@@ -24,7 +24,8 @@ ModelSource open_model(const RunConfig&);
 /// config.json with the run's rope.* keys written into it, in whichever of the two places the file uses.
 std::string with_overrides(const std::string& json, const ModelSection&, const std::string& where);
 
-/// The token file of `files`: itself when it is one (.h5), else `out`, tokenized now unless `reuse` and it is there.
+/// The token file of `files`: itself when it is one (.h5), else `out`, tokenized now unless `reuse` and it is
+/// there.
 std::string token_file_of(Comm& world, const std::vector<std::string>& files, const RunConfig&,
                           const ModelConfig&, const std::string& out, bool reuse);
 

@@ -27,7 +27,8 @@ SaveRequest request_of(Engine& engine, Staging& staging, const std::vector<Part>
       if (state.replica().rank() != 0 || s.segments.empty()) continue;
       const Tensor host = widened ? staging.on_host_f32(shard) : staging.on_host(shard);
       for (const Segment& piece : s.segments)
-        request.pieces.push_back({part.prefix + piece.parameter->name, host.span(piece.at, piece.count), piece.from});
+        request.pieces.push_back(
+            {part.prefix + piece.parameter->name, host.span(piece.at, piece.count), piece.from});
     }
   }
   return request;
@@ -78,13 +79,15 @@ std::string joined(const std::vector<std::string>& values) {
 /// What may differ between two lives of a run: where it runs and what it writes, never what it computes. The
 /// files of model and data may have moved; their fingerprints are compared. train.rows has its own check.
 bool may_change(const std::string& key, const RunConfig& run) {
-  static const std::set<std::string> kSections = {"run", "parallel", "memory", "device", "checkpoint", "debug"};
-  static const std::set<std::string> kKeys = {"model.path", "model.init", "data.train", "data.eval",
-                                              "data.tokenizer", "data.skip_bad", "train.rows",
-                                              "train.eval_every", "train.log_every", "optimizer.offload"};
+  static const std::set<std::string> kSections = {"run",    "parallel",   "memory",
+                                                  "device", "checkpoint", "debug"};
+  static const std::set<std::string> kKeys = {
+      "model.path",    "model.init", "data.train",       "data.eval",       "data.tokenizer",
+      "data.skip_bad", "train.rows", "train.eval_every", "train.log_every", "optimizer.offload"};
   if (kSections.count(key.substr(0, key.find('.'))) > 0 || kKeys.count(key) > 0) return true;
   // A constant rate does not depend on where the run ends.
-  const bool open_end = run.optimizer.schedule == "constant" && (run.optimizer.warmup == 0 || run.optimizer.warmup >= 1);
+  const bool open_end =
+      run.optimizer.schedule == "constant" && (run.optimizer.warmup == 0 || run.optimizer.warmup >= 1);
   return open_end && (key == "train.steps" || key == "data.epochs");
 }
 
@@ -115,11 +118,12 @@ std::string fingerprint(const std::string& bytes) {
 }
 
 std::string model_fingerprint(const ModelConfig& c, const std::vector<Unit>& units) {
-  std::string all = c.model_type + " eps " + std::to_string(c.norm_eps * 1e9) + " heads " + std::to_string(c.H) + " " +
-                    std::to_string(c.G) + " rope " + c.rope.type;
-  for (const double v : {c.rope.theta, c.rope.factor, static_cast<double>(c.rope.original_positions),
-                         c.rope.beta_fast, c.rope.beta_slow, c.rope.truncate ? 1.0 : 0.0, c.rope.attention_factor,
-                         c.rope.mscale, c.rope.mscale_all_dim, c.rope.low_freq_factor, c.rope.high_freq_factor})
+  std::string all = c.model_type + " eps " + std::to_string(c.norm_eps * 1e9) + " heads " +
+                    std::to_string(c.H) + " " + std::to_string(c.G) + " rope " + c.rope.type;
+  for (const double v :
+       {c.rope.theta, c.rope.factor, static_cast<double>(c.rope.original_positions), c.rope.beta_fast,
+        c.rope.beta_slow, c.rope.truncate ? 1.0 : 0.0, c.rope.attention_factor, c.rope.mscale,
+        c.rope.mscale_all_dim, c.rope.low_freq_factor, c.rope.high_freq_factor})
     all += " " + std::to_string(v);
   for (const std::int64_t w : c.windows) all += " w" + std::to_string(w);
   for (const Unit& unit : units)
@@ -143,7 +147,8 @@ std::string data_fingerprint(Comm& world, TokenFile& file) {
     for (std::int64_t s = 0; s < kSamples; ++s) {
       const std::int64_t from = s * (tokens / kSamples), count = std::min(kLength, tokens - from);
       file.read(from, count, ids.data(), mask.data());
-      all.append(reinterpret_cast<const char*>(ids.data()), static_cast<std::size_t>(count) * sizeof(std::int32_t));
+      all.append(reinterpret_cast<const char*>(ids.data()),
+                 static_cast<std::size_t>(count) * sizeof(std::int32_t));
       all.append(reinterpret_cast<const char*>(mask.data()), static_cast<std::size_t>(count));
     }
     print = fingerprint(all);
@@ -152,8 +157,9 @@ std::string data_fingerprint(Comm& world, TokenFile& file) {
   return print;
 }
 
-std::map<std::string, std::string> make_facts(const Progress& p, const RunConfig& run, const ModelConfig& model,
-                                              const std::string& model_print, const std::string& data_print) {
+std::map<std::string, std::string> make_facts(const Progress& p, const RunConfig& run,
+                                              const ModelConfig& model, const std::string& model_print,
+                                              const std::string& data_print) {
   return {{"step", std::to_string(p.step)},
           {"rows_per_step", std::to_string(p.rows_per_step)},
           {"tokens", std::to_string(p.tokens)},
@@ -181,16 +187,17 @@ void check_same_run(const H5Reader& reader, const std::string& path, const RunCo
   std::set<std::string> names;
   for (const auto& [key, values] : then) names.insert(key);
   for (const auto& [key, values] : now) names.insert(key);
-  const std::string advice =
-      "; give it the old value to go on, or another run.dir (with model.path=" + path + " to start from its weights)";
+  const std::string advice = "; give it the old value to go on, or another run.dir (with model.path=" + path +
+                             " to start from its weights)";
   for (const std::string& key : names) {
     if (may_change(key, run)) continue;
     const auto a = then.find(key), b = now.find(key);
     const std::vector<std::string> none;
-    const auto &old_values = a == then.end() ? none : a->second, &new_values = b == now.end() ? none : b->second;
+    const auto &old_values = a == then.end() ? none : a->second,
+               &new_values = b == now.end() ? none : b->second;
     if (old_values != new_values)
-      usage_error(key + " was " + joined(old_values) + " in " + path + " and is " + joined(new_values) + " now" +
-                  advice);
+      usage_error(key + " was " + joined(old_values) + " in " + path + " and is " + joined(new_values) +
+                  " now" + advice);
   }
   const std::int64_t rows = number(reader, path, "rows_per_step");
   if (run.train.rows > 0 && run.train.rows != rows)
@@ -202,8 +209,8 @@ void check_same_run(const H5Reader& reader, const std::string& path, const RunCo
     input_error(path + " was written for other data than data.train gives now");
 }
 
-void save_state(Comm& world, Engine& engine, const std::string& path, std::map<std::string, std::string> facts,
-                const std::string& fail) {
+void save_state(Comm& world, Engine& engine, const std::string& path,
+                std::map<std::string, std::string> facts, const std::string& fail) {
   save(world, engine, path, std::move(facts), fail,
        {{"/model/", &UnitState::master}, {"/optimizer/m/", &UnitState::m}, {"/optimizer/v/", &UnitState::v}});
 }
@@ -213,7 +220,8 @@ void save_gradients(Comm& world, Engine& engine, const std::string& path,
   save(world, engine, path, std::move(facts), "", {{"/model/", &UnitState::grad}}, true);
 }
 
-void save_weights(Comm& world, Engine& engine, const std::string& path, std::map<std::string, std::string> facts) {
+void save_weights(Comm& world, Engine& engine, const std::string& path,
+                  std::map<std::string, std::string> facts) {
   save(world, engine, path, std::move(facts), "", {{"/model/", &UnitState::master}});
 }
 

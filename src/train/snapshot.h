@@ -17,7 +17,7 @@ namespace annulus {
 struct Progress {
   std::int64_t step = 0;
   std::int64_t rows_per_step = 0;
-  std::int64_t tokens = 0;   // seen, each once
+  std::int64_t tokens = 0;  // seen, each once
   std::int64_t targets = 0;
 };
 
@@ -34,10 +34,10 @@ std::map<std::string, std::string> make_facts(const Progress&, const RunConfig&,
 /// Input error that names the file when a fact is missing or no number.
 Progress progress_of(const H5Reader&, const std::string& path);
 
-/// Refuses (usage error that names the key and both values) a config that differs from the checkpoint's in a key
-/// that may not change between lives, and (input error) another model or other data.
-void check_same_run(const H5Reader&, const std::string& path, const RunConfig&, const std::string& model_print,
-                    const std::string& data_print);
+/// Refuses (usage error that names the key and both values) a config that differs from the checkpoint's in a
+/// key that may not change between lives, and (input error) another model or other data.
+void check_same_run(const H5Reader&, const std::string& path, const RunConfig&,
+                    const std::string& model_print, const std::string& data_print);
 
 /// Writes masters and moments with these facts. Collective.
 void save_state(Comm& world, Engine&, const std::string& path, std::map<std::string, std::string> facts,

@@ -50,7 +50,8 @@ Tensor Staging::on_host_f32(const Tensor& from) {
   if (host.dtype == DType::f32) return host;
   copies_.push_back(host_memory().allocate(4 * host.size(), "snapshot of a shard"));
   const Tensor wide = make_tensor(from.name, copies_.back(), DType::f32, {host.size()}, Place::host);
-  std::transform(host.as<bf16>(), host.as<bf16>() + host.size(), wide.as<float>(), [](bf16 v) { return widen(v); });
+  std::transform(host.as<bf16>(), host.as<bf16>() + host.size(), wide.as<float>(),
+                 [](bf16 v) { return widen(v); });
   return wide;
 }
 

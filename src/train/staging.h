@@ -6,8 +6,8 @@
 
 namespace annulus {
 
-/// Moves shards through a slab of pinned memory when the backend computes on a device; on a CPU a shard is host
-/// memory itself and nothing is copied.
+/// Moves shards through a slab of pinned memory when the backend computes on a device; on a CPU a shard is
+/// host memory itself and nothing is copied.
 class Staging {
  public:
   explicit Staging(Backend& backend) : backend_(backend) {}

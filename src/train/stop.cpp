@@ -7,8 +7,12 @@ namespace {
 
 volatile std::sig_atomic_t g_usr1 = 0, g_term = 0;
 
-void on_usr1(int) { g_usr1 = 1; }
-void on_term(int) { g_term = 1; }
+void on_usr1(int) {
+  g_usr1 = 1;
+}
+void on_term(int) {
+  g_term = 1;
+}
 
 void install(int signal, void (*handler)(int)) {
   struct sigaction action = {};
@@ -22,10 +26,14 @@ void install(int signal, void (*handler)(int)) {
 
 const char* name_of(Stop s) {
   switch (s) {
-    case Stop::none: return "none";
-    case Stop::time_limit: return "time limit";
-    case Stop::sigusr1: return "SIGUSR1";
-    case Stop::sigterm: return "SIGTERM";
+    case Stop::none:
+      return "none";
+    case Stop::time_limit:
+      return "time limit";
+    case Stop::sigusr1:
+      return "SIGUSR1";
+    case Stop::sigterm:
+      return "SIGTERM";
   }
   return "?";
 }

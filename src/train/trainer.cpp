@@ -26,11 +26,22 @@ Trainer::Trainer(Comm& world, const Node& node, Backend& backend, const RunConfi
                       static_cast<int>(run.parallel.ulysses))),
       folder_(world, run.run.dir),
       watchdog_(run.run.stall_seconds, node.host) {
+  try {
+    open();
+  } catch (const Error& e) {
+    // An earlier life's reason must not stay: scripts decide by it whether to run again.
+    folder_.status({.reason = std::string("error: ") + e.what()});
+    throw;
+  }
+}
+
+void Trainer::open() {
   watchdog_.enter("load", 0);
   check_fault_spec(run_.debug.fail);
   model_ = open_model(run_);
   model_print_ = model_fingerprint(model_.config, make_units(model_.config));
-  const EngineSpec spec = make_spec(model_.config, run_, grid_, compute_type(run_, backend_.memory().place()));
+  const EngineSpec spec =
+      make_spec(model_.config, run_, grid_, compute_type(run_, backend_.memory().place()));
 
   std::string from_path;
   const std::unique_ptr<H5Reader> from = find_checkpoint(&from_path);
@@ -40,14 +51,16 @@ Trainer::Trainer(Comm& world, const Node& node, Backend& backend, const RunConfi
 
   folder_.say(std::to_string(data_->rows()) + " rows of " + std::to_string(run_.data.sequence) + " tokens, " +
               std::to_string(plan_->rows_per_step()) + " a step over " + std::to_string(grid_.data) +
-              " data group(s) of " + std::to_string(grid_.context()) + " rank(s): " +
-              std::to_string(plan_->total()) + " steps");
-  engine_ = build_engine(world_, node_, backend_, spec, eval_data_ != nullptr, [this] { agree_on_stop(); },
-                         [this](const std::string& line) { folder_.say(line); });
+              " data group(s) of " + std::to_string(grid_.context()) +
+              " rank(s): " + std::to_string(plan_->total()) + " steps");
+  engine_ = build_engine(
+      world_, node_, backend_, spec, eval_data_ != nullptr, [this] { agree_on_stop(0); },
+      [this](const std::string& line) { folder_.say(line); });
   fill_weights(from.get(), from_path);
 
   first_step_ = progress_.step;
-  saved_step_ = from ? progress_.step : -1;
+  // A checkpoint of another folder is not this run's own.
+  saved_step_ = from && from_path == folder_.checkpoint(progress_.step) ? progress_.step : -1;
   double bytes = 0;
   for (const Unit& unit : engine_->state().units())
     bytes += 3.0 * static_cast<double>(unit.size * bytes_of(spec.state.state));
@@ -72,7 +85,8 @@ std::unique_ptr<H5Reader> Trainer::find_checkpoint(std::string* path) {
   if (run_.checkpoint.resume == "none") {
     const std::vector<CheckpointFile> there = list_checkpoints(folder);
     if (!there.empty())
-      usage_error(run_.run.dir + " holds checkpoints of an earlier run (step " + std::to_string(there.front().step) +
+      usage_error(run_.run.dir + " holds checkpoints of an earlier run (step " +
+                  std::to_string(there.front().step) +
                   "): give another run.dir, or checkpoint.resume=auto to go on with it");
     return nullptr;
   }
@@ -86,15 +100,16 @@ void Trainer::open_data(const H5Reader* from, const std::string& from_path) {
   if (run_.data.train.empty())
     usage_error("data.train is not set: give text files, JSONL files or one token file (.h5)");
   data_ = std::make_unique<Dataset>(
-      world_, token_file_of(world_, run_.data.train, run_, model_.config, folder_.path("tokens.h5"), from != nullptr),
+      world_,
+      token_file_of(world_, run_.data.train, run_, model_.config, folder_.path("tokens.h5"), from != nullptr),
       run_.data, model_.config.V);
   if (data_->rows() == 0) input_error("data.train holds no row: its documents are empty");
   data_print_ = data_fingerprint(world_, data_->file());
   if (!run_.data.eval.empty())
-    eval_data_ = std::make_unique<Dataset>(
-        world_,
-        token_file_of(world_, run_.data.eval, run_, model_.config, folder_.path("tokens-eval.h5"), from != nullptr),
-        run_.data, model_.config.V);
+    eval_data_ = std::make_unique<Dataset>(world_,
+                                           token_file_of(world_, run_.data.eval, run_, model_.config,
+                                                         folder_.path("tokens-eval.h5"), from != nullptr),
+                                           run_.data, model_.config.V);
   progress_.rows_per_step = run_.train.rows > 0 ? run_.train.rows : grid_.data;
   if (from != nullptr) progress_ = progress_of(*from, from_path);
   plan_ = std::make_unique<StepPlan>(data_->rows(), progress_.rows_per_step, run_.data, run_.train);
@@ -122,19 +137,18 @@ Status Trainer::status(const std::string& reason) const {
   return {.reason = reason, .step = progress_.step, .first_step = first_step_, .total = plan_->total()};
 }
 
-void Trainer::ended(const std::string& reason) { folder_.status(status(reason)); }
-
-bool Trainer::time_is_up() const {
-  if (run_.run.until == 0) return false;
-  const double longest = recent_.empty() ? 0 : *std::max_element(recent_.begin(), recent_.end());
-  return static_cast<double>(std::time(nullptr)) + 1.5 * longest + save_seconds_ >
-         static_cast<double>(run_.run.until);
+void Trainer::ended(const std::string& reason) {
+  folder_.status(status(reason));
 }
 
-void Trainer::agree_on_stop() {
+void Trainer::agree_on_stop(double work) {
   watchdog_.beat();
   Stop mine = signal_received();
-  if (mine == Stop::none && world_.rank() == 0 && time_is_up()) mine = Stop::time_limit;
+  // Rank 0's clock decides for all.
+  const double end = static_cast<double>(std::time(nullptr)) + work + save_seconds_;
+  if (mine == Stop::none && world_.rank() == 0 && run_.run.until > 0 &&
+      end > static_cast<double>(run_.run.until))
+    mine = Stop::time_limit;
   const auto all = static_cast<Stop>(world_.max(static_cast<std::int64_t>(mine)));
   if (all != Stop::none) throw Stopped{all};
 }
@@ -171,8 +185,9 @@ void Trainer::run_evaluation() {
 Exit Trainer::finish() {
   if (stop_ != Stop::none) {
     ended(name_of(stop_));
-    folder_.say("stopped by " + std::string(name_of(stop_)) + " after step " + std::to_string(progress_.step) +
-                " of " + std::to_string(plan_->total()) + "; run again to go on");
+    folder_.say("stopped by " + std::string(name_of(stop_)) + " after step " +
+                std::to_string(progress_.step) + " of " + std::to_string(plan_->total()) +
+                "; run again to go on");
     return Exit::requeue;
   }
   if (!gradients_written_) {
@@ -188,7 +203,8 @@ void Trainer::export_model() {
   watchdog_.enter("export", progress_.step);
   if (run_.checkpoint.final == "h5") {
     const std::string path = folder_.path("model.h5");
-    std::map<std::string, std::string> facts = source_facts(model_, run_.model.path, engine_->state().units());
+    std::map<std::string, std::string> facts =
+        source_facts(model_, run_.model.path, engine_->state().units());
     facts["config_json"] = model_.config.json;
     save_weights(world_, *engine_, path, std::move(facts));
     folder_.say("wrote " + path);

@@ -18,14 +18,14 @@ namespace annulus {
 
 /// What one step gave.
 struct StepReport {
-  std::int64_t step = 0;       // counted from 1
-  double loss = 0;             // mean over the step's targets; 0 when it has none
-  double grad_norm = 0;        // before clipping
+  std::int64_t step = 0;  // counted from 1
+  double loss = 0;        // mean over the step's targets; 0 when it has none
+  double grad_norm = 0;   // before clipping
   double lr = 0;
   std::int64_t tokens = 0, targets = 0;  // of this step
-  double epoch = 0;            // epochs passed
+  double epoch = 0;                      // epochs passed
   double seconds = 0;
-  double flops = 0;            // of the model, all ranks together
+  double flops = 0;  // of the model, all ranks together
 };
 
 class Trainer {
@@ -37,8 +37,8 @@ class Trainer {
 
   /// False after the last step, a stop, or when debug.gradients is done.
   bool more() const;
-  /// One optimizer step with what is due at its edge (evaluation, checkpoint). A stop drops the unfinished step
-  /// and saves the state of the last whole one.
+  /// One optimizer step with what is due at its edge (evaluation, checkpoint). A stop drops the unfinished
+  /// step and saves the state of the last whole one.
   void step();
   /// Saves, evaluates and exports what is due at the end; says how the process is to end.
   Exit finish();
@@ -51,6 +51,7 @@ class Trainer {
   void ended(const std::string& reason);
 
  private:
+  void open();
   void open_data(const H5Reader* from, const std::string& from_path);
   std::unique_ptr<H5Reader> find_checkpoint(std::string* path);
   void fill_weights(H5Reader* from, const std::string& from_path);
@@ -59,8 +60,9 @@ class Trainer {
   void write_gradients();
   void record(const StepReport&);
   void at_edge();
-  void agree_on_stop();
-  bool time_is_up() const;
+  /// Throws Stopped on all ranks when one was told to stop, or when `work` more seconds and a save would pass
+  /// run.until.
+  void agree_on_stop(double work);
   void save();
   void run_evaluation();
   void export_model();
@@ -80,15 +82,15 @@ class Trainer {
   std::string model_print_, data_print_;
   Progress progress_;
   StepReport report_;
-  std::int64_t first_step_ = 0;    // where this life began
-  std::int64_t saved_step_ = -1;   // whose checkpoint is on disk
+  std::int64_t first_step_ = 0;   // where this life began
+  std::int64_t saved_step_ = -1;  // whose checkpoint is on disk
   std::int64_t evaluated_step_ = -1;
   Stop stop_ = Stop::none;
   bool gradients_written_ = false;
-  std::deque<double> recent_;      // seconds of the last steps
-  double save_seconds_ = 0;        // of the longest save; before the first an estimate
-  double last_save_ = 0;           // when, by the steady clock
-  std::string eval_json_;          // what the step's evaluation adds to its line
+  std::deque<double> recent_;  // seconds of the last steps
+  double save_seconds_ = 0;    // of the longest save; before the first an estimate
+  double last_save_ = 0;       // when, by the steady clock
+  std::string eval_json_;      // what the step's evaluation adds to its line
 };
 
 }  // namespace annulus

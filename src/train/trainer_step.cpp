@@ -19,7 +19,8 @@ void Trainer::step() {
   } catch (const Stopped& stopped) {
     stop_ = stopped.why;
     engine_->abandon();
-    folder_.say(std::string(name_of(stop_)) + ": saving the state after step " + std::to_string(progress_.step));
+    folder_.say(std::string(name_of(stop_)) + ": saving the state after step " +
+                std::to_string(progress_.step));
     save();
   }
 }
@@ -40,12 +41,15 @@ void Trainer::run_step() {
   watchdog_.enter(k == first_step_ ? "first step" : "step", k + 1);
   if (node_.step != nullptr) *node_.step = k + 1;
   const double begun = steady_seconds();
-  agree_on_stop();
+  // A step is begun only when there is time for it, with room to spare, and a save; one that has begun goes
+  // on as long as there is time for the save.
+  agree_on_stop(recent_.empty() ? 0 : 1.5 * *std::max_element(recent_.begin(), recent_.end()));
   inject_fault(run_.debug.fail, "step", world_.rank(), "nothing", 0);
 
   const StepRows rows = plan_->step(k);
   const std::vector<LocalRow> local = read_rows(rows);
-  StepReport r{.step = k + 1, .lr = learning_rate(run_.optimizer, k, plan_->total()), .epoch = rows.epoch_after};
+  StepReport r{
+      .step = k + 1, .lr = learning_rate(run_.optimizer, k, plan_->total()), .epoch = rows.epoch_after};
   std::int64_t targets = 0;
   for (const LocalRow& row : local) targets += row.target_count();
   r.targets = world_.sum(targets);
@@ -72,12 +76,13 @@ void Trainer::run_step() {
   r.grad_norm = engine_->update(r.lr, k + 1).norm;
   engine_->settle();
   if (!std::isfinite(r.loss) || !std::isfinite(r.grad_norm))
-    throw Error(Exit::bug,
-                "step " + std::to_string(r.step) + ": loss " + std::to_string(r.loss) + ", gradient norm " +
-                    std::to_string(r.grad_norm) +
-                    ": the run diverged and nothing was saved from this step; lower optimizer.lr or look at the "
-                    "data, and start again from the last checkpoint",
-                true);
+    throw Error(
+        Exit::bug,
+        "step " + std::to_string(r.step) + ": loss " + std::to_string(r.loss) + ", gradient norm " +
+            std::to_string(r.grad_norm) +
+            ": the run diverged and nothing was saved from this step; lower optimizer.lr or look at the "
+            "data, and start again from the last checkpoint",
+        true);
   r.seconds = steady_seconds() - begun;
   report_ = r;
   progress_.step = k + 1;
@@ -91,13 +96,14 @@ void Trainer::write_gradients() {
   save_gradients(world_, *engine_, run_.debug.gradients,
                  {{"config_json", model_.config.json}, {"grad_norm", std::to_string(norm)}});
   gradients_written_ = true;
-  folder_.say("wrote the gradients of step " + std::to_string(progress_.step + 1) + " to " + run_.debug.gradients);
+  folder_.say("wrote the gradients of step " + std::to_string(progress_.step + 1) + " to " +
+              run_.debug.gradients);
   watchdog_.rest();
 }
 
 void Trainer::record(const StepReport& r) {
   const PeakBytes bytes = peak_bytes(world_, *engine_);
-  folder_.metric(metric_line(r, progress_.tokens, world_.size(), bytes, 0.0, eval_json_));
+  folder_.metric(metric_line(r, progress_.tokens, world_.size(), bytes, backend_.peak_flops(), eval_json_));
   eval_json_.clear();
   if (run_.train.log_every > 0 && (r.step % run_.train.log_every == 0 || r.step == plan_->total())) {
     const double mean =
@@ -124,7 +130,8 @@ void Trainer::at_edge() {
   if (stop != Stop::none) throw Stopped{stop};
 
   const bool by_step = run_.checkpoint.every > 0 && k % run_.checkpoint.every == 0;
-  const bool by_time = run_.checkpoint.minutes > 0 && steady_seconds() - last_save_ > 60 * run_.checkpoint.minutes;
+  const bool by_time =
+      run_.checkpoint.minutes > 0 && steady_seconds() - last_save_ > 60 * run_.checkpoint.minutes;
   // Rank 0's clock decides for all.
   if (!last && (by_step || world_.max(world_.rank() == 0 && by_time ? 1 : 0) > 0)) save();
 }

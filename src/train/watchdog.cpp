@@ -26,7 +26,9 @@ void Watchdog::enter(const char* phase, std::int64_t step) {
   phase_ = phase;
 }
 
-void Watchdog::beat() { last_ = steady_seconds(); }
+void Watchdog::beat() {
+  last_ = steady_seconds();
+}
 
 void Watchdog::watch() {
   std::unique_lock lock(mutex_);
@@ -34,10 +36,11 @@ void Watchdog::watch() {
     ends_.wait_for(lock, std::chrono::seconds(1));
     const char* phase = phase_;
     if (over_ || phase == nullptr || steady_seconds() - last_ < seconds_) continue;
-    std::fprintf(stderr,
-                 "annulus: rank %d on %s: no progress for %.0f s in phase \"%s\" of step %lld; the job ends here: "
-                 "look for a rank that died or a file system that hangs, or raise run.stall_seconds\n",
-                 g_rank_for_messages, host_.c_str(), seconds_, phase, static_cast<long long>(step_.load()));
+    std::fprintf(
+        stderr,
+        "annulus: rank %d on %s: no progress for %.0f s in phase \"%s\" of step %lld; the job ends here: "
+        "look for a rank that died or a file system that hangs, or raise run.stall_seconds\n",
+        g_rank_for_messages, host_.c_str(), seconds_, phase, static_cast<long long>(step_.load()));
     std::fflush(nullptr);
     // The other ranks stall in the same moment: a second lets all of them say where they are.
     std::this_thread::sleep_for(std::chrono::seconds(1));

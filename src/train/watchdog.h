@@ -9,8 +9,9 @@
 
 namespace annulus {
 
-/// A thread that looks once a second. When a phase shows no sign of life for `seconds` it prints one line that
-/// names rank, host, step and phase, and ends the process with code 1; the launcher then ends the others.
+/// A thread that looks once a second. When a phase shows no sign of life for `seconds` it prints one line
+/// that names rank, host, step and phase, and ends the process with code 1; the launcher then ends the
+/// others.
 class Watchdog {
  public:
   Watchdog(double seconds, std::string host);

@@ -17,7 +17,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 bool ignored(const std::string& name, const ModelConfig& model) {
   if (name == "lm_head.weight") return model.tied;
   const std::string buffer = "rotary_emb.inv_freq";
-  return name.size() >= buffer.size() && name.compare(name.size() - buffer.size(), buffer.size(), buffer) == 0;
+  return name.size() >= buffer.size() &&
+         name.compare(name.size() - buffer.size(), buffer.size(), buffer) == 0;
 }
 
 template <class T>
@@ -42,10 +43,11 @@ void check_source(const WeightSource& source, const std::vector<Unit>& units, co
     for (const Parameter& p : unit.parameters) {
       const auto found = stored.find(p.name);
       if (found == stored.end())
-        input_error(path + ": tensor " + p.name + " is missing" +
-                    (p.name == "lm_head.weight"
-                         ? "; config.json says that the head is not tied to the embedding (tie_word_embeddings)"
-                         : "; the weights and config.json must be of the same model"));
+        input_error(
+            path + ": tensor " + p.name + " is missing" +
+            (p.name == "lm_head.weight"
+                 ? "; config.json says that the head is not tied to the embedding (tie_word_embeddings)"
+                 : "; the weights and config.json must be of the same model"));
       if (found->second->shape != p.shape)
         input_error(path + ": tensor " + p.name + " has shape " + shape_text(found->second->shape) +
                     ", and config.json makes it " + shape_text(p.shape) +
@@ -74,13 +76,16 @@ void fill_from(Comm& world, WeightSource& source, ShardedState& state, Staging& 
   });
 }
 
-void fill_random(ShardedState& state, Staging& staging, std::int64_t seed, const std::function<void()>& beat) {
+void fill_random(ShardedState& state, Staging& staging, std::int64_t seed,
+                 const std::function<void()>& beat) {
   for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
     const UnitState& s = state.state(u);
     for (const Segment& part : s.segments)
       staging.fill(s.master.span(part.at, part.count), [&](std::int64_t at, const Tensor& host) {
-        if (host.dtype == DType::f32) draw_into<float>(host, *part.parameter, part.from + at, seed);
-        else draw_into<bf16>(host, *part.parameter, part.from + at, seed);
+        if (host.dtype == DType::f32)
+          draw_into<float>(host, *part.parameter, part.from + at, seed);
+        else
+          draw_into<bf16>(host, *part.parameter, part.from + at, seed);
         beat();
       });
   }

@@ -11,11 +11,11 @@ bad() {
   failures=$((failures + 1))
 }
 
-# on RANKS ARGUMENTS...: the program; the longest test case ends within a minute or hangs.
+# on RANKS ARGUMENTS...: the program; none takes more than seconds, unless it hangs.
 on() {
   ranks=$1
   shift
-  if [ "$ranks" = 1 ]; then timeout 60 "$ANNULUS" "$@"; else timeout 60 mpirun -n "$ranks" "$ANNULUS" "$@"; fi
+  if [ "$ranks" = 1 ]; then timeout 120 "$ANNULUS" "$@"; else timeout 120 mpirun -n "$ranks" "$ANNULUS" "$@"; fi
 }
 
 # expect CODE TEXT RANKS ARGUMENTS...: ends with that code and one sentence that holds the text (an extended

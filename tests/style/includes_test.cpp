@@ -58,8 +58,8 @@ BOOST_AUTO_TEST_SUITE(style)
 BOOST_AUTO_TEST_CASE(every_folder_is_a_room) {
   for (const auto& entry : fs::directory_iterator(kSource))
     if (entry.is_directory())
-      BOOST_TEST(place(entry.path().filename()) < kRooms.size(),
-                 entry.path().string() << " is not in the list of rooms");
+      BOOST_TEST(place(entry.path().filename()) < kRooms.size(), entry.path().string()
+                                                                     << " is not in the list of rooms");
 }
 
 BOOST_AUTO_TEST_CASE(rooms_include_only_rooms_above) {

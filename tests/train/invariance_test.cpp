@@ -1,4 +1,5 @@
-// One step and a few steps give the same numbers in every layout: loss, norm, rate, counts, gradients leaf by leaf.
+// One step and a few steps give the same numbers in every layout: loss, norm, rate, counts, gradients leaf by
+// leaf.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <fstream>
@@ -23,17 +24,25 @@ struct Data {
 };
 // Rows of one document ("none"): every row is a micro-step of its own.
 const Data kData[] = {
-    {"micro-steps with 1 and with 100 targets, one row with none", {103, 101, 57, 89, 103, 33}, {1, 100, 0, -1, 7, -1},
-     103, "none"},
+    {"micro-steps with 1 and with 100 targets, one row with none",
+     {103, 101, 57, 89, 103, 33},
+     {1, 100, 0, -1, 7, -1},
+     103,
+     "none"},
     {"packed documents in odd rows", {61, 5, 37, 90, 11, 2, 44, 29, 53, 17, 71, 8}, {}, 131, "bfd"},
     {"joined and sliced", {61, 50, 37, 90, 11, 200, 44, 29, 53, 17, 71, 8}, {}, 97, "wrapped"}};
 
 RunConfig run_of(const Data& data, const std::string& dir, const std::string& file, int context, int rows,
                  std::vector<std::string> more) {
-  std::vector<std::string> flags = {"--run.dir", dir, "--data.train", file, "--data.packing", data.packing,
-                                    "--data.sequence", std::to_string(data.sequence), "--data.shuffle", "true",
-                                    "--parallel.context", std::to_string(context), "--train.rows",
-                                    std::to_string(rows), "--train.steps", "3", "--optimizer.clip", "0.5"};
+  std::vector<std::string> flags = {"--run.dir",          dir,
+                                    "--data.train",       file,
+                                    "--data.packing",     data.packing,
+                                    "--data.sequence",    std::to_string(data.sequence),
+                                    "--data.shuffle",     "true",
+                                    "--parallel.context", std::to_string(context),
+                                    "--train.rows",       std::to_string(rows),
+                                    "--train.steps",      "3",
+                                    "--optimizer.clip",   "0.5"};
   flags.insert(flags.end(), more.begin(), more.end());
   return tiny_run("window", flags);
 }
@@ -75,8 +84,9 @@ void check_invariance(int rows) {
     gradients = read_all(own + ".h5");
     for (const Layouts& l : kLayouts) {
       const std::string name = tag + "-" + std::to_string(l.ranks) + "-" + std::to_string(l.context);
-      const std::string what = std::string(data.what) + ", " + std::to_string(rows) + " rows a step, context " +
-                               std::to_string(l.context) + " of " + std::to_string(l.ranks);
+      const std::string what = std::string(data.what) + ", " + std::to_string(rows) +
+                               " rows a step, context " + std::to_string(l.context) + " of " +
+                               std::to_string(l.ranks);
       on_ranks(*world, l.ranks, [&](Comm& group) {
         compare(live(group, run_of(data, folder.path(name), file, l.context, rows, {})), want, what);
         const std::string h5 = folder.path(name + ".h5");

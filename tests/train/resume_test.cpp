@@ -1,5 +1,5 @@
-// A stopped run that goes on gives what an uninterrupted one gives: the same bits in the same layout, the same
-// numbers to rounding in another.
+// A stopped run that goes on gives what an uninterrupted one gives: the same bits in the same layout, the
+// same numbers to rounding in another.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <fstream>
@@ -25,14 +25,21 @@ class Runs {
   }
   std::string dir(const std::string& name) const { return folder_.path(name); }
   RunConfig config(const std::string& name, int context, std::vector<std::string> more = {}) const {
-    std::vector<std::string> flags = {"--run.dir", folder_.path(name), "--data.train", folder_.path("data.jsonl"),
-                                      "--data.packing", "none", "--data.sequence", "67", "--data.shuffle", "true",
-                                      "--parallel.context", std::to_string(context), "--train.rows", "3",
-                                      "--train.steps", "6", "--checkpoint.keep", "9"};
+    std::vector<std::string> flags = {"--run.dir",          folder_.path(name),
+                                      "--data.train",       folder_.path("data.jsonl"),
+                                      "--data.packing",     "none",
+                                      "--data.sequence",    "67",
+                                      "--data.shuffle",     "true",
+                                      "--parallel.context", std::to_string(context),
+                                      "--train.rows",       "3",
+                                      "--train.steps",      "6",
+                                      "--checkpoint.keep",  "9"};
     flags.insert(flags.end(), more.begin(), more.end());
     return tiny_run("qwen3_tied_yarn", flags);
   }
-  std::string last(const std::string& name) const { return folder_.path(name) + "/checkpoints/step-000006.h5"; }
+  std::string last(const std::string& name) const {
+    return folder_.path(name) + "/checkpoints/step-000006.h5";
+  }
   Comm& world() { return world_; }
 
  private:
@@ -40,11 +47,13 @@ class Runs {
   SharedFolder folder_;
 };
 
-/// Stops after `stop` steps on one layout, goes on in another, and compares with `want`, an uninterrupted run.
+/// Stops after `stop` steps on one layout, goes on in another, and compares with `want`, an uninterrupted
+/// run.
 void check_resume(Runs& runs, int ranks, int context, int ranks_after, int context_after, std::int64_t stop,
                   const std::string& straight, const Life& want, bool bitwise) {
   const std::string name = "resumed-" + std::to_string(ranks) + std::to_string(context) + "-" +
-                           std::to_string(ranks_after) + std::to_string(context_after) + "-" + std::to_string(stop);
+                           std::to_string(ranks_after) + std::to_string(context_after) + "-" +
+                           std::to_string(stop);
   on_ranks(runs.world(), ranks, [&](Comm& group) {
     const Life first = live(group, runs.config(name, context), stop);
     BOOST_TEST(static_cast<int>(first.exit) == 75, name);
@@ -61,12 +70,15 @@ void check_resume(Runs& runs, int ranks, int context, int ranks_after, int conte
       BOOST_TEST(a.targets == b.targets, name);
       BOOST_TEST(a.epoch == b.epoch, name);
       const double allowed = bitwise ? 0.0 : 5e-6;
-      BOOST_TEST(std::abs(a.loss - b.loss) <= allowed * b.loss, name << ": loss " << a.loss << " for " << b.loss);
+      BOOST_TEST(std::abs(a.loss - b.loss) <= allowed * b.loss,
+                 name << ": loss " << a.loss << " for " << b.loss);
       BOOST_TEST(std::abs(a.grad_norm - b.grad_norm) <= 4 * allowed * b.grad_norm, name << ": norm");
     }
     const Gradients got = read_all(runs.last(name)), whole = read_all(runs.last(straight));
-    if (bitwise) BOOST_TEST((got == whole), name << ": the state is not the same to the bit");
-    else BOOST_TEST(got.size() == whole.size(), name);
+    if (bitwise)
+      BOOST_TEST((got == whole), name << ": the state is not the same to the bit");
+    else
+      BOOST_TEST(got.size() == whole.size(), name);
     // One line a step, those of the first life and of the second.
     std::ifstream metrics(runs.dir(name) + "/metrics.jsonl");
     std::int64_t line = 0;

@@ -1,4 +1,5 @@
 // The lock that keeps a second job out, what a resumed run keeps of its metrics, and status.json.
+#include "train/run_folder.h"
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
 #include <fstream>
@@ -7,7 +8,6 @@
 #include "ops/cpu/queue.h"
 #include "support/refusal.h"
 #include "support/temp_folder.h"
-#include "train/run_folder.h"
 
 using namespace annulus;
 using namespace annulus::test;

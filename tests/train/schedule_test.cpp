@@ -1,9 +1,9 @@
 // Learning rates against transformers' get_scheduler, the rows of every step, and the count of flops.
+#include "train/schedule.h"
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <set>
 #include "train/flops.h"
-#include "train/schedule.h"
 #include "train/step_plan.h"
 
 using namespace annulus;
@@ -12,7 +12,8 @@ BOOST_AUTO_TEST_SUITE(train)
 
 BOOST_AUTO_TEST_CASE(linear_rates_are_transformers) {
   OptimizerSection o{.lr = 0.003, .schedule = "linear", .warmup = 2};
-  const double want[] = {0.0, 0.0015, 0.003, 0.0027, 0.0024, 0.0021, 0.0018, 0.0015, 0.0012, 0.0009, 0.0006, 0.0003};
+  const double want[] = {0.0,    0.0015, 0.003,  0.0027, 0.0024, 0.0021,
+                         0.0018, 0.0015, 0.0012, 0.0009, 0.0006, 0.0003};
   for (int k = 0; k < 12; ++k) BOOST_TEST(std::abs(learning_rate(o, k, 12) - want[k]) < 1e-15, "step " << k);
 }
 
@@ -50,7 +51,8 @@ BOOST_AUTO_TEST_CASE(every_epoch_deals_each_row_once) {
       const StepRows s = plan.step(epoch * 4 + j);
       BOOST_TEST(s.epoch == epoch);
       BOOST_TEST(s.rows.size() == (j < 3 ? 3u : 2u));
-      BOOST_TEST(std::abs(s.epoch_after - (double(epoch) + (j < 3 ? 3.0 * double(j + 1) / 11 : 1.0))) < 1e-15);
+      BOOST_TEST(std::abs(s.epoch_after - (double(epoch) + (j < 3 ? 3.0 * double(j + 1) / 11 : 1.0))) <
+                 1e-15);
       order.insert(order.end(), s.rows.begin(), s.rows.end());
     }
     BOOST_TEST(std::set<std::int64_t>(order.begin(), order.end()).size() == 11u);

@@ -1,9 +1,9 @@
-#include "support/data.h"
 #include "train/trained.h"
 #include <csignal>
 #include "core/rng.h"
 #include "io/checkpoint.h"
 #include "ops/cpu/queue.h"
+#include "support/data.h"
 
 namespace annulus::test {
 
@@ -14,7 +14,9 @@ SharedFolder::SharedFolder(Comm& world) : world_(world) {
   world.broadcast(path_, 0);
 }
 
-SharedFolder::~SharedFolder() { world_.barrier(); }
+SharedFolder::~SharedFolder() {
+  world_.barrier();
+}
 
 void on_ranks(Comm& world, int ranks, const std::function<void(Comm&)>& work) {
   const std::unique_ptr<Comm> group = world.split(world.rank() < ranks ? 0 : 1);

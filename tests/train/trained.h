@@ -29,7 +29,8 @@ class SharedFolder {
 /// Calls `work` on the first `ranks` of the world with their group; the others wait.
 void on_ranks(Comm& world, int ranks, const std::function<void(Comm&)>& work);
 
-/// A run of the oracle's tiny model `name` (tests/oracle) on data of the test's own: keys over the case's run.ini.
+/// A run of the oracle's tiny model `name` (tests/oracle) on data of the test's own: keys over the case's
+/// run.ini.
 RunConfig tiny_run(const std::string& name, const std::vector<std::string>& flags);
 
 /// What the steps of one life gave, and how it ended.
@@ -37,13 +38,14 @@ struct Life {
   std::vector<StepReport> steps;
   Exit exit = Exit::ok;
 };
-/// Runs to the end, or until `stop_after` steps: then the last rank is sent SIGUSR1 in the middle of the next.
+/// Runs to the end, or until `stop_after` steps: then the last rank is sent SIGUSR1 in the middle of the
+/// next.
 Life live(Comm& world, const RunConfig&, std::optional<std::int64_t> stop_after = {});
 
 /// All tensors of a checkpoint or gradient file, by dataset.
 Gradients read_all(const std::string& h5);
-/// JSONL rows of input_ids with the given lengths; all tokens but the first are targets, or, where `targets[i]`
-/// is not negative, only the last so many.
+/// JSONL rows of input_ids with the given lengths; all tokens but the first are targets, or, where
+/// `targets[i]` is not negative, only the last so many.
 std::string token_rows(const std::vector<std::int64_t>& lengths, const std::vector<std::int64_t>& targets,
                        std::int64_t vocabulary);
 
