@@ -8,6 +8,7 @@
 #include "io/safetensors.h"
 #include "io/weights.h"
 #include "model/rig.h"
+#include "support/data.h"
 #include "support/temp_folder.h"
 #include "support/world.h"
 
@@ -40,7 +41,7 @@ Gradients read_gradients(const std::string& path) {
 Case read_case(const std::string& name) {
   Case c;
   c.name = name;
-  c.folder = std::string(ANNULUS_SOURCE_DIR) + "/tests/oracle/" + name;
+  c.folder = test_data("tests/oracle/" + name);
   c.run = parse_run_config(
       {c.folder + "/run.ini", "--model.path", c.folder + "/model", "--data.train", c.folder + "/data.jsonl"});
   c.model = parse_model_config(open_weights(c.run.model.path)->config_json(), c.run.model.path);
