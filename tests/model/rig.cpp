@@ -84,10 +84,12 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
       world_(std::move(world)),
       grid_(make_grid(world_->rank(), world_->size(), options_.context, 1)),
       arena_(make_arena(backend, std::move(layout))) {
-  context_ = world_->split(grid_.data_index);
-  shard_ = backend_.device_comm(world_->split(0));
-  replica_ = backend_.device_comm(world_->split(world_->rank()));
-  ring_ = backend_.device_comm(world_->split(grid_.data_index));
+  const int context = options_.context;
+  const auto same_row = [&](int rank) { return rank / context; };
+  context_ = world_->split_by(same_row);
+  ring_ = backend_.device_comm(world_->split_by(same_row));
+  shard_ = backend_.device_comm(world_->split_by([](int) { return 0; }));
+  replica_ = backend_.device_comm(world_->split_by([](int rank) { return rank; }));
   const ModelConfig& c = options_.config;
   state_ = std::make_unique<ShardedState>(backend_, arena_, make_units(c), *shard_, *replica_,
                                           StateOptions{.compute = options_.model.compute});
