@@ -65,6 +65,8 @@ class CudaBackend final : public Backend {
     return static_cast<std::int64_t>(total - free);
   }
 
+  double peak_flops() const override { return cuda::peak_flops(device_.name); }
+
   std::string describe() const override {
     std::string line = device_.name + ", " + device_.uuid + "; " + describe_libraries();
     line.pop_back();

@@ -59,6 +59,19 @@ int count_devices(std::string& reason) {
 
 }  // namespace
 
+double peak_flops(const std::string& name) {
+  struct Sheet {
+    const char* part;  // of the name that the driver gives; the first that fits counts
+    double flops;
+  };
+  constexpr Sheet sheets[] = {
+      {"B200", 2250e12},     {"GB200", 2500e12}, {"H200 NVL", 836e12}, {"H200", 989e12}, {"H100 NVL", 836e12},
+      {"H100 PCIe", 756e12}, {"H100", 989e12},   {"H20", 148e12},      {"A100", 312e12}, {"L40S", 362e12}};
+  for (const Sheet& sheet : sheets)
+    if (name.find(sheet.part) != std::string::npos) return sheet.flops;
+  return 0;
+}
+
 Device take_device(const CudaOptions& options) {
   std::string reason;
   const int devices = count_devices(reason);

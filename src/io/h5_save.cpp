@@ -1,7 +1,6 @@
 // A save, in the order that survives a full disk and a death at any point: create and reserve, agree, write
 // at the datasets' own offsets, join digests, sync, mark as complete, close, rename.
 #include "io/h5_save.h"
-#include <mpi.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <algorithm>
@@ -120,8 +119,8 @@ class H5Save : public Save {
   }
 
  private:
-  /// Runs collective steps; when they throw (on all ranks alike), cleans up first. What one rank can fail alone
-  /// has an agreed() of its own, before a library call that waits for every rank.
+  /// Runs collective steps; when they throw (on all ranks alike), cleans up first. What one rank can fail
+  /// alone has an agreed() of its own, before a library call that waits for every rank.
   template <class Work>
   void guarded(const Work& work) {
     try {

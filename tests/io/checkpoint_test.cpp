@@ -27,7 +27,7 @@ void check_contents(H5Reader& reader) {
 
 BOOST_AUTO_TEST_CASE(state_file_comes_back_with_and_without_mpi) {
   for (const auto& world : {all_ranks(), no_mpi()}) {
-    const TempFolder folder(*world);
+    const RanksFolder folder(*world);
     save_odd(*world, folder / "a.h5");
     const auto reader = open_h5(folder / "a.h5");
     reader->verify(*world);
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(state_file_comes_back_with_and_without_mpi) {
 
 BOOST_AUTO_TEST_CASE(ranges_are_read_and_converted) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   save_odd(*world, folder / "a.h5");
   const auto reader = open_h5(folder / "a.h5");
   // From the first element, over a digest block's edge, up to the last, and nothing at all; both ways.
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(ranges_are_read_and_converted) {
 
 BOOST_AUTO_TEST_CASE(f32_is_read_as_bf16_rounded_to_nearest_even) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   // Halfway to even downward and upward, just above half, overflow to infinity, a denormal.
   std::vector<float> from = {1.00390625f, 1.01171875f, 1.00390637f, 3.4e38f, 1e-40f, -0.f};
   const Tensor t = make_tensor("from", from.data(), DType::f32, {6});
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(f32_is_read_as_bf16_rounded_to_nearest_even) {
 
 BOOST_AUTO_TEST_CASE(a_save_runs_beside_other_work_and_can_be_dropped) {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const std::vector<DatasetSpec> specs = odd_specs();
   const OddPieces mine(specs, 0, 1);
   {
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(a_save_runs_beside_other_work_and_can_be_dropped) {
 
 BOOST_AUTO_TEST_CASE(pieces_that_do_not_cover_a_dataset_once_are_a_bug) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   std::vector<float> v(5);
   const Tensor t = make_tensor("v", v.data(), DType::f32, {3});
   const std::vector<DatasetSpec> specs = {{"/model/x", {5}, DType::f32}};
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(pieces_that_do_not_cover_a_dataset_once_are_a_bug) {
 
 void check_any_world_reads() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   for (int n = 1; n <= world->size(); ++n) {
     const std::string path = folder / ("by" + std::to_string(n) + ".h5");
     const auto writers = world->split(world->rank() < n ? 0 : 1);
@@ -142,27 +142,27 @@ BOOST_AUTO_TEST_CASE(any_world_reads_what_any_world_wrote_4, *ut::label("ranks4"
 /// A fault on any rank in any phase: every rank gets the same error, the old file stays, nothing is left
 /// over.
 void check_faults(Comm& world) {
-  const TempFolder folder(world);
+  const RanksFolder folder(world);
   const std::string path = folder / "step-000001.h5";
-  save_odd(world, path);
+  save_small(world, path);
   world.barrier();
   const std::string before = slurp(path);
   for (const char* phase : {"create", "reserve", "write", "digest", "mark", "rename"})
     for (int rank = 0; rank < world.size(); ++rank) {
       const std::string spec = std::string(phase) + ":" + std::to_string(rank);
       check_error(Exit::environment, {"disk full", "GB needed", "GB free in", path},
-                  [&] { save_odd(world, path, spec + ":enospc"); });
+                  [&] { save_small(world, path, spec + ":enospc"); });
       world.barrier();
       BOOST_TEST((slurp(path) == before), spec);
       BOOST_TEST(!fs::exists(path + ".partial"), spec);
       check_error(Exit::environment, {"debug.fail", phase},
-                  [&] { save_odd(world, folder / "new.h5", spec); });
+                  [&] { save_small(world, folder / "new.h5", spec); });
       world.barrier();
       BOOST_TEST(!fs::exists(folder / "new.h5"), spec);
       BOOST_TEST(!fs::exists(folder / "new.h5.partial"), spec);
       world.barrier();
     }
-  save_odd(world, path, "other:0:kill");
+  save_small(world, path, "other:0:kill");
   open_h5(path)->verify(world);
 }
 
@@ -178,23 +178,23 @@ BOOST_AUTO_TEST_CASE(faults_of_3, *ut::label("ranks3")) {
 
 BOOST_AUTO_TEST_CASE(a_bad_fault_spec_is_a_usage_error) {
   const auto world = no_mpi();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   for (const char* spec :
        {"write", "write:", "write:x", "write:0:burn", ":0", "write:-1", "write:0:kill:now"})
-    check_error(Exit::usage, {"debug.fail", spec}, [&] { save_odd(*world, folder / "a.h5", spec); });
+    check_error(Exit::usage, {"debug.fail", spec}, [&] { save_small(*world, folder / "a.h5", spec); });
 }
 
 BOOST_AUTO_TEST_CASE(places_that_cannot_be_written) {
   for (const auto& world : {all_ranks(), no_mpi()}) {
-    const TempFolder folder(*world);
+    const RanksFolder folder(*world);
     spit(folder / "file", "x");
     fs::create_directory(folder / "folder.h5");
     check_error(Exit::environment, {"file/a.h5", "a part of the path is a file"},
-                [&] { save_odd(*world, folder / "file/a.h5"); });
+                [&] { save_small(*world, folder / "file/a.h5"); });
     check_error(Exit::environment, {"absent/a.h5", "create the folder"},
-                [&] { save_odd(*world, folder / "absent/a.h5"); });
+                [&] { save_small(*world, folder / "absent/a.h5"); });
     check_error(Exit::environment, {"folder.h5", "is a folder"},
-                [&] { save_odd(*world, folder / "folder.h5"); });
+                [&] { save_small(*world, folder / "folder.h5"); });
     BOOST_TEST(slurp(folder / "file") == "x");
   }
 }
@@ -230,19 +230,19 @@ boost::test_tools::assertion_result can_mount(ut::test_unit_id) {
 
 void check_full_disk() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   std::unique_ptr<SmallDisk> disk;
   if (world->rank() == 0) disk = std::make_unique<SmallDisk>(folder / "disk");
   world->barrier();
   const std::string path = folder / "disk/a.h5";
   std::vector<float> small(1000, 1.5f);
-  const auto save_small = [&] {
+  const auto save_4_kb = [&] {
     const bool mine = world->rank() == world->size() - 1;
     std::vector<Piece> pieces;
     if (mine) pieces.push_back({"/model/x", make_tensor("x", small.data(), DType::f32, {1000}), 0});
     save_h5(*world, {path, {{"/model/x", {1000}, DType::f32}}, pieces, {}, ""});
   };
-  save_small();
+  save_4_kb();
   world->barrier();
   const std::string before = slurp(path);
   // 8.4 MB do not fit beside it; nor, on a disk filled to the brim, does anything.
@@ -255,7 +255,7 @@ void check_full_disk() {
     }
   }
   world->barrier();
-  check_error(Exit::environment, {"disk full", "0.000 GB free"}, save_small);
+  check_error(Exit::environment, {"disk full", "0.000 GB free"}, save_4_kb);
   world->barrier();
   BOOST_TEST((slurp(path) == before));
   BOOST_TEST(!fs::exists(path + ".partial"));
@@ -284,7 +284,7 @@ void flip_bit(const std::string& path, const std::string& dataset, std::int64_t 
 
 void check_flipped() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   save_odd(*world, folder / "a.h5");
   world->barrier();
   if (world->rank() == 0) flip_bit(folder / "a.h5", "/model/embed_tokens.weight", 1'050'000);
@@ -303,7 +303,7 @@ BOOST_AUTO_TEST_CASE(one_flipped_bit_is_found_by_3, *ut::label("ranks3")) {
 
 void check_newest_and_prune() {
   const auto world = all_ranks();
-  const TempFolder folder(*world);
+  const RanksFolder folder(*world);
   const bool first = world->rank() == 0;
   std::vector<std::string> said;
   const auto say = [&](const std::string& line) { said.push_back(line); };
@@ -312,7 +312,7 @@ void check_newest_and_prune() {
   BOOST_TEST((newest_checkpoint(*world, folder / "absent", say, &path) == nullptr));
   for (const char* name :
        {"step-000001.h5", "step-000002.h5", "step-000010.h5", "step-000011.h5", "step-1000000.h5"})
-    save_odd(*world, folder / name);
+    save_small(*world, folder / name);
   if (first) {
     flip_bit(folder / "step-1000000.h5", "/model/a.weight", 20);
     spit(folder / "step-000011.h5", slurp(folder / "step-000011.h5").substr(0, 5000));

@@ -46,9 +46,9 @@ inline std::unique_ptr<Comm> no_mpi() {
 }
 
 /// A folder that all ranks share and that goes when the scope ends.
-class TempFolder {
+class RanksFolder {
  public:
-  explicit TempFolder(Comm& world) : world_(world) {
+  explicit RanksFolder(Comm& world) : world_(world) {
     std::string path;
     if (world.rank() == 0) {
       std::string pattern = (fs::temp_directory_path() / "annulus-io-XXXXXX").string();
@@ -58,8 +58,8 @@ class TempFolder {
     world.broadcast(path, 0);
     path_ = path;
   }
-  TempFolder(const TempFolder&) = delete;
-  ~TempFolder() {
+  RanksFolder(const RanksFolder&) = delete;
+  ~RanksFolder() {
     world_.barrier();
     std::error_code none;
     if (world_.rank() == 0) fs::remove_all(path_, none);

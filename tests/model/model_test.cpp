@@ -147,6 +147,28 @@ BOOST_AUTO_TEST_CASE(lanes_may_run_in_any_order, *boost::unit_test::label("slow"
       }
 }
 
+// A gradient's sum runs behind the next layer's MLP: what that computes must not lie in its place.
+BOOST_AUTO_TEST_CASE(a_gradient_keeps_its_place_through_the_next_layers_mlp) {
+  RigOptions options;
+  options.context = 2;
+  const Layout layout = plan(options, 2);
+  const std::vector<Tenant>& tenants = layout.phases.at("micro");
+  const auto named = [&](const char* name) {
+    std::vector<Tenant> found;
+    for (const Tenant& t : tenants)
+      if (std::string(t.name) == name) found.push_back(t);
+    return found;
+  };
+  const std::vector<Tenant> gradients = named("unit gradient"), mlps = named("dswiglu"), dq = named("dq");
+  BOOST_REQUIRE(gradients.size() == 5u);  // head, three layers, embedding
+  BOOST_REQUIRE(mlps.size() == 3u);
+  BOOST_REQUIRE(dq.size() == 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    BOOST_TEST(gradients[i].died > mlps[i].died);
+    BOOST_TEST(gradients[i].died < dq[i].born);  // and not through the attention's, where memory is dear
+  }
+}
+
 BOOST_AUTO_TEST_CASE(evaluation_gives_the_loss_of_training_in_less_memory) {
   const auto backend = make_cpu_backend(1);
   Rig rig(*backend, make_self_comm(backend->queue()), {});

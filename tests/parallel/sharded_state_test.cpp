@@ -140,6 +140,7 @@ class Stepper {
       }
       state_.drop(u);
     }
+    state_.release_reduced();
   }
   double update() {
     // Only a wide copy of narrow sums needs memory; else marks must do without the fence between phases.
@@ -232,6 +233,7 @@ void norm_counts_everything_once() {
             g[static_cast<int>(p)].as<float>()[i] += gradient(unit.parameters[p], i);
         state.reduce(u);
       }
+      state.release_reduced();
       arena.begin("update");
       state.finish_gradients();
       const double norm = std::sqrt(state.gradient_square_sum());

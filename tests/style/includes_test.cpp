@@ -7,6 +7,7 @@
 #include <regex>
 #include <string>
 #include <vector>
+#include "support/data.h"
 
 namespace {
 
@@ -48,7 +49,7 @@ std::size_t place(const std::string& room) {
   return static_cast<std::size_t>(std::find(kRooms.begin(), kRooms.end(), room) - kRooms.begin());
 }
 
-const fs::path kSource = test::test_data("src");
+const fs::path kSource = annulus::test::test_data("src");
 
 }  // namespace
 
