@@ -1,6 +1,6 @@
 #!/bin/sh
 # Gets ready to build: packages where the distribution has them and we may install, then the configuration.
-#   .ci/setup.sh         packages and cmake
+#   .ci/setup.sh         packages and cmake (CMAKE_ARGS: options of yours, -DANNULUS_CUDA=OFF say)
 #   .ci/setup.sh venv    .venv with the Python clients that some tests use
 set -eu
 cd "$(dirname "$0")/.."
@@ -45,7 +45,7 @@ fi
 [ ! -e "$build/build.ninja" ] || exit 0
 # shellcheck disable=SC2086
 installed=yes && install $packages || installed=no
-if ! command -v cmake >/dev/null 2>&1 || ! cmake -S . -B "$build" -G Ninja; then
+if ! command -v cmake >/dev/null 2>&1 || ! cmake -S . -B "$build" -G Ninja ${CMAKE_ARGS:-}; then
   rm -f "$build/build.ninja"
   echo
   if [ $installed = no ]; then
