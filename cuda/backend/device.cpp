@@ -65,8 +65,8 @@ double peak_flops(const std::string& name) {
     double flops;
   };
   constexpr Sheet sheets[] = {
-      {"B200", 2250e12},     {"GB200", 2500e12}, {"H200 NVL", 836e12}, {"H200", 989e12}, {"H100 NVL", 836e12},
-      {"H100 PCIe", 756e12}, {"H100", 989e12},   {"H20", 148e12},      {"A100", 312e12}, {"L40S", 362e12}};
+      {"GB200", 2500e12},    {"B200", 2250e12}, {"H200 NVL", 836e12}, {"H200", 989e12}, {"H100 NVL", 836e12},
+      {"H100 PCIe", 756e12}, {"H100", 989e12},  {"H20", 148e12},      {"A100", 312e12}, {"L40S", 362e12}};
   for (const Sheet& sheet : sheets)
     if (name.find(sheet.part) != std::string::npos) return sheet.flops;
   return 0;
