@@ -13,7 +13,11 @@ namespace {
 constexpr int kOldest = 8;  // compute capability, major
 
 std::string dotted(int major, int minor, int patch = -1) {
-  return std::to_string(major) + "." + std::to_string(minor) + (patch < 0 ? "" : "." + std::to_string(patch));
+  std::string text = std::to_string(major);
+  text += '.';
+  text += std::to_string(minor);
+  if (patch >= 0) text += '.' + std::to_string(patch);
+  return text;
 }
 
 std::string uuid_of(const cudaDeviceProp& device) {
