@@ -7,6 +7,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 tests=${1:-$here}/annulus_tests
 [ -x "$tests" ] || { echo "check-gpu: there is no $tests" >&2; exit 4; }
 
+gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -1)
+[ -n "$gpu" ] || { echo "check-gpu: no GPU answers nvidia-smi, so nothing was tested" >&2; exit 4; }
+
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_base_warn_component_unused=0
 # NCCL takes ranks of one GPU only when it believes them on different hosts, joined by sockets.
@@ -20,10 +23,9 @@ for ranks in 2 3 4; do
     failed+=("$ranks ranks")
 done
 
-gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -1)
 if [ ${#failed[@]} -eq 0 ]; then
-  echo "check-gpu: passed on ${gpu:-no GPU} in $((SECONDS - start)) s"
+  echo "check-gpu: passed on $gpu in $((SECONDS - start)) s"
 else
-  (IFS=,; echo "check-gpu: FAILED with ${failed[*]} on ${gpu:-no GPU} in $((SECONDS - start)) s")
+  (IFS=,; echo "check-gpu: FAILED with ${failed[*]} on $gpu in $((SECONDS - start)) s")
   exit 1
 fi
