@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: check_gpu.sh [FOLDER_OF_annulus_tests]
 # All tests on a machine with a GPU, in one process and with 2, 3 and 4 ranks that share what GPUs there are.
-# The last line is the record.
+# The last line is the record. (Style is judged where the sources are.)
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 tests=${1:-$here}/annulus_tests
@@ -14,7 +14,7 @@ rank_env='export NCCL_HOSTID=annulus-$OMPI_COMM_WORLD_RANK NCCL_SOCKET_IFNAME=lo
 
 failed=()
 start=$SECONDS
-"$tests" --run_test='!@ranks2:!@ranks3:!@ranks4' --log_level=warning --report_level=short || failed+=("1 rank")
+"$tests" --run_test='!style:!@ranks2:!@ranks3:!@ranks4' --log_level=warning --report_level=short || failed+=("1 rank")
 for ranks in 2 3 4; do
   mpirun -n $ranks bash -c "$rank_env" "$tests" --run_test="@ranks$ranks" --log_level=error --report_level=short ||
     failed+=("$ranks ranks")
