@@ -1,7 +1,6 @@
 // A save, in the order that survives a full disk and a death at any point: create and reserve, agree, write
 // at the datasets' own offsets, join digests, sync, mark as complete, close, rename.
 #include "io/h5_save.h"
-#include <mpi.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <algorithm>
