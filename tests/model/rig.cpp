@@ -93,6 +93,7 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
   const ModelConfig& c = options_.config;
   state_ = std::make_unique<ShardedState>(backend_, arena_, make_units(c), *shard_, *replica_,
                                           StateOptions{.compute = options_.model.compute});
+  backend_.queue().sync(backend_.queue().mark(Lane::compute));  // the state's zeros are written
   if (backend_.memory().real()) fill(*state_, options_.weights);
   const AttentionShape shape{.H = c.H,
                              .G = c.G,
