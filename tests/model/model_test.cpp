@@ -105,8 +105,9 @@ BOOST_AUTO_TEST_CASE(tiles_change_sums_in_their_last_digits_alone) {
       options.groups = groups;
       const Outcome got = run(options);
       BOOST_TEST_INFO("tile " << tile << " groups " << groups);
+      // Measured 9e-9 and 9e-7, with tiles of one token.
       BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 1e-6 * want.totals.nll);
-      BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 1e-6);
+      BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 3e-6);
     }
 }
 
@@ -142,7 +143,7 @@ BOOST_AUTO_TEST_CASE(lanes_may_run_in_any_order, *boost::unit_test::label("slow"
         RigOptions options{.config = biased(true), .context = context};
         options.model.recompute = recompute;
         options.model.lean_backward = lean;
-        options.model.offload_layers = 2;
+        options.model.offload_layers = options.config.L;
         options.model.mlp_tile = 20;
         const auto real = make_cpu_backend(1);
         const auto world = [&] { return make_loopback_comm(real->queue(), 0, ranks); };
@@ -230,7 +231,7 @@ BOOST_AUTO_TEST_CASE(gradients_agree_with_differences_of_the_loss) {
         return nll;
       };
       const double change = (shifted(step) - shifted(-step)) / (2 * step);
-      BOOST_TEST(std::abs(change - square) <= 2e-2 * square,
+      BOOST_TEST(std::abs(change - square) <= 5e-3 * square,
                  segment.parameter->name << ": " << change << ", not " << square);
     }
   }
@@ -276,7 +277,7 @@ BOOST_AUTO_TEST_CASE(bf16_follows_f32) {
   const Outcome want = run(options);
   options.model.compute = DType::bf16;
   const Outcome got = run(options);
-  // bf16 keeps 8 bits; measured 0.0007 and 0.05.
+  // bf16 keeps 8 bits; measured 4.6e-4 and 0.046.
   BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 5e-3 * want.totals.nll);
   BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 0.1);
 }
