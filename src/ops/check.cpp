@@ -9,7 +9,8 @@ using Shape = std::initializer_list<std::int64_t>;
 /// A tensor that must be there, with rows that may be strided.
 void rows(const Tensor& t, DType type, Shape shape, At at = At::current()) {
   t.expect(shape, at);
-  need(t.dtype == type, std::string(t.name) + ": dtype is " + name_of(t.dtype) + ", not " + name_of(type), at);
+  need(t.dtype == type, std::string(t.name) + ": dtype is " + name_of(t.dtype) + ", not " + name_of(type),
+       at);
   need(t.data != nullptr || t.size() == 0, std::string(t.name) + ": missing", at);
   need(t.shape[0] <= 1 || t.stride() >= t.row_size(), std::string(t.name) + ": rows overlap", at);
 }
@@ -33,14 +34,15 @@ DType compute(const Tensor& t, At at = At::current()) {
 
 /// `t` is in f32 or in `T`.
 DType f32_or(const Tensor& t, DType T, At at = At::current()) {
-  need(t.dtype == DType::f32 || t.dtype == T, std::string(t.name) + ": dtype is neither f32 nor the compute type",
-       at);
+  need(t.dtype == DType::f32 || t.dtype == T,
+       std::string(t.name) + ": dtype is neither f32 nor the compute type", at);
   return t.dtype;
 }
 
 void rank(const Tensor& t, int want, At at = At::current()) {
-  need(t.rank == want, std::string(t.name) + ": has " + std::to_string(t.rank) + " dimensions, not " +
-                           std::to_string(want), at);
+  need(t.rank == want,
+       std::string(t.name) + ": has " + std::to_string(t.rank) + " dimensions, not " + std::to_string(want),
+       at);
 }
 
 struct Heads {
@@ -136,11 +138,14 @@ void check(const Matmul& a) {
   const std::int64_t M = a.a.shape[a.trans_a ? 1 : 0], K = a.a.shape[a.trans_a ? 0 : 1];
   const std::int64_t N = a.b.shape[a.trans_b ? 0 : 1];
   rows(a.a, T, {a.a.shape[0], a.a.shape[1]});
-  if (a.trans_b) rows(a.b, T, {N, K});
-  else rows(a.b, T, {K, N});
+  if (a.trans_b)
+    rows(a.b, T, {N, K});
+  else
+    rows(a.b, T, {K, N});
   rows(a.c, f32_or(a.c, T), {M, N});
   if (a.add) rows(a.add, a.c.dtype, {M, N});
-  need(a.add.data != a.c.data || !a.add || a.add.stride() == a.c.stride(), "matmul: add is c with another stride");
+  need(a.add.data != a.c.data || !a.add || a.add.stride() == a.c.stride(),
+       "matmul: add is c with another stride");
   whole_or_null(a.bias, T, {N});
 }
 
@@ -161,7 +166,8 @@ void check(const QkRopeBwd& a) {
   whole(a.dqkv, a.qkv.dtype, {a.qkv.shape[0], a.qkv.shape[1], D});
   whole_or_null(a.dq_norm, DType::f32, {D});
   whole_or_null(a.dk_norm, DType::f32, {D});
-  need((!a.dq_norm || a.q_norm) && (!a.dk_norm || a.k_norm), "qk_rope: gradient of a weight that is not there");
+  need((!a.dq_norm || a.q_norm) && (!a.dk_norm || a.k_norm),
+       "qk_rope: gradient of a weight that is not there");
 }
 
 void check(const AttentionFwd& a, std::int64_t workspace_bytes) {

@@ -52,7 +52,7 @@ std::vector<std::string> shown(const TokenPart& part) {
       if (part.ids[at] < 256)
         out.back() += static_cast<char>(part.ids[at]);
       else
-        out.back() += "{" + std::to_string(part.ids[at]) + "}";
+        out.back().append("{").append(std::to_string(part.ids[at])).append("}");
     }
   }
   BOOST_TEST(at == part.ids.size());

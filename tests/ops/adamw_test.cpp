@@ -1,7 +1,7 @@
-#include "ops/adamw_cases.h"
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include "core/bf16.h"
+#include "ops/adamw_cases.h"
 #include "support/backends.h"
 #include "support/judge.h"
 
@@ -36,7 +36,8 @@ AdamW call_of(const AdamWCase& c, std::int64_t step) {
 }
 
 /// One step of bf16 state for elements [from, from + n) of `w`, `g`; moments as given.
-std::vector<Floats> bf16_step(Device& d, const Floats& w, const Floats& g, std::int64_t from, std::int64_t n) {
+std::vector<Floats> bf16_step(Device& d, const Floats& w, const Floats& g, std::int64_t from,
+                              std::int64_t n) {
   const auto part = [&](const Floats& x) { return Floats(x.begin() + from, x.begin() + from + n); };
   AdamW a = call_of({0, 1e-3, 0.9, 0.999, 1e-8, 0.1, 1.0, ""}, 3);
   a.grad = d.in("grad", DType::f32, {n}, part(g));
@@ -73,21 +74,26 @@ BOOST_AUTO_TEST_CASE(adamw_follows_the_paper_for_20_steps) {
           want_m.push_back(e.m);
           want_v.push_back(e.v);
         }
-        // State is rounded to f32 at each step. The weight gathers a half-ulp a step; the moments forget theirs.
+        // State is rounded to f32 at each step. The weight gathers a half-ulp a step; the moments forget
+        // theirs.
         const double slack = kSteps * kF32, moment_slack = 6 * kF32;
-        hold(c.why, [&](Device& d) {
-          AdamW a = call_of(c, 1);
-          a.master = d.in("master", DType::f32, {c.n}, w);
-          a.m = d.in("m", DType::f32, {c.n}, Floats(w.size(), 0.f));
-          a.v = d.in("v", DType::f32, {c.n}, Floats(w.size(), 0.f));
-          a.weight = d.out("weight", T, {c.n});
-          for (; a.step <= kSteps; ++a.step) {
-            a.grad = d.in("grad", G, {c.n}, random_values(G, 10 + static_cast<std::uint64_t>(a.step), c.n));
-            d.ops().adamw(Lane::compute, a);
-          }
-          return std::vector{a.master, a.m, a.v, a.weight};
-        }, {rounded_once("master", DType::f32, want_w, slack), rounded_once("m", DType::f32, want_m, moment_slack),
-            rounded_once("v", DType::f32, want_v, moment_slack), rounded_once("weight", T, want_w, slack)});
+        hold(c.why,
+             [&](Device& d) {
+               AdamW a = call_of(c, 1);
+               a.master = d.in("master", DType::f32, {c.n}, w);
+               a.m = d.in("m", DType::f32, {c.n}, Floats(w.size(), 0.f));
+               a.v = d.in("v", DType::f32, {c.n}, Floats(w.size(), 0.f));
+               a.weight = d.out("weight", T, {c.n});
+               for (; a.step <= kSteps; ++a.step) {
+                 a.grad =
+                     d.in("grad", G, {c.n}, random_values(G, 10 + static_cast<std::uint64_t>(a.step), c.n));
+                 d.ops().adamw(Lane::compute, a);
+               }
+               return std::vector{a.master, a.m, a.v, a.weight};
+             },
+             {rounded_once("master", DType::f32, want_w, slack),
+              rounded_once("m", DType::f32, want_m, moment_slack),
+              rounded_once("v", DType::f32, want_v, moment_slack), rounded_once("weight", T, want_w, slack)});
       }
 }
 
@@ -97,11 +103,13 @@ BOOST_AUTO_TEST_CASE(adamw_bf16_bits_do_not_depend_on_the_slice) {
   for (const auto& [name, backend] : backends()) {
     Device whole_device(*backend);
     const auto whole = bf16_step(whole_device, w, g, 0, kN);
-    for (const auto& [from, n] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {1, 6}, {402, 601}, {1002, 1}}) {
+    for (const auto& [from, n] :
+         {std::pair<std::int64_t, std::int64_t>{0, 1}, {1, 6}, {402, 601}, {1002, 1}}) {
       Device d(*backend);
       const auto part = bf16_step(d, w, g, from, n);
       for (std::size_t k = 0; k < 3; ++k)
-        BOOST_TEST(part[k] == Floats(whole[k].begin() + from, whole[k].begin() + from + n), boost::test_tools::per_element());
+        BOOST_TEST(part[k] == Floats(whole[k].begin() + from, whole[k].begin() + from + n),
+                   boost::test_tools::per_element());
     }
     Device reference_device(cpu());
     BOOST_TEST((whole == bf16_step(reference_device, w, g, 0, kN)), name << " rounds as the CPU does");
@@ -124,9 +132,11 @@ BOOST_AUTO_TEST_CASE(adamw_bf16_is_unbiased) {
       // One rounding moves an element by less than an ulp (2^-8 just below 1): the mean's deviation is below
       // ulp / 2 / sqrt(n); five of them.
       const double ulp = std::abs(exact[k]) * 0x1p-7;
-      BOOST_TEST(std::abs(mean - exact[k]) < 5 * ulp / 2 / std::sqrt(double(kN)), name << ": mean of state " << k);
-      BOOST_TEST((*std::min_element(got[k].begin(), got[k].end()) < *std::max_element(got[k].begin(), got[k].end())),
-                 "rounds both ways");
+      BOOST_TEST(std::abs(mean - exact[k]) < 5 * ulp / 2 / std::sqrt(double(kN)),
+                 name << ": mean of state " << k);
+      BOOST_TEST(
+          (*std::min_element(got[k].begin(), got[k].end()) < *std::max_element(got[k].begin(), got[k].end())),
+          "rounds both ways");
     }
   }
 }

@@ -30,7 +30,20 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {"many queries, one key", 2, 1, 64, 0, 65, 0, 1, Cover::partial, {}},
       {"packed documents", 4, 2, 64, 0, 149, 0, 149, Cover::partial, {1, 40, 7, 63}},
       {"sliding window", 2, 1, 128, 0, 257, 0, 257, Cover::partial, {}, 19},
-      {"window and documents, strided rows", 4, 2, 64, 0, 203, 0, 203, Cover::partial, {50, 90}, 33, 1.0, 0.0, 64},
+      {"window and documents, strided rows",
+       4,
+       2,
+       64,
+       0,
+       203,
+       0,
+       203,
+       Cover::partial,
+       {50, 90},
+       33,
+       1.0,
+       0.0,
+       64},
       {"some queries see no key", 2, 2, 24, 40, 50, 20, 30, Cover::partial, {35, 20}, 0},
       {"no query sees a key", 2, 1, 16, 40, 20, 0, 20, Cover::partial, {40}, 0},
       {"keys after queries are hidden", 2, 1, 64, 20, 40, 30, 50, Cover::partial, {}},
@@ -42,8 +55,8 @@ inline const std::vector<AttentionCase>& attention_cases() {
 }
 
 /// first[p] of the row positions [from, from + count).
-inline std::vector<std::int64_t> first_visible(const std::vector<std::int64_t>& documents, std::int64_t window,
-                                               std::int64_t from, std::int64_t count) {
+inline std::vector<std::int64_t> first_visible(const std::vector<std::int64_t>& documents,
+                                               std::int64_t window, std::int64_t from, std::int64_t count) {
   std::vector<std::int64_t> first;
   for (std::int64_t p = from; p < from + count; ++p) {
     std::int64_t start = 0;
@@ -71,12 +84,23 @@ inline AttentionInputs attention_inputs(const AttentionCase& c, DType T) {
   if (c.offset != 0.0) {
     const double part = to_floats({std::sqrt(std::abs(c.offset) / in.scale)}, T)[0];
     for (std::size_t i = 0; i < in.q.size(); i += static_cast<std::size_t>(c.D)) in.q[i] = part;
-    for (std::size_t i = 0; i < in.k.size(); i += static_cast<std::size_t>(c.D)) in.k[i] = std::copysign(part, c.offset);
+    for (std::size_t i = 0; i < in.k.size(); i += static_cast<std::size_t>(c.D))
+      in.k[i] = std::copysign(part, c.offset);
   }
   in.first = first_visible(c.documents, c.window, c.q_from, c.q_count);
-  in.blocks = {{.q_count = c.q_count, .q_position = c.q_from, .k_count = c.k_count, .k_position = c.k_from,
+  in.blocks = {{.q_count = c.q_count,
+                .q_position = c.q_from,
+                .k_count = c.k_count,
+                .k_position = c.k_from,
                 .cover = c.cover}};
   return in;
+}
+
+/// Error of e^score in f32: D products are added up, in any order, each sum rounded by up to a half-ulp of
+/// what is there: a standard deviation of 0.58 sqrt(D) half-ulps, of which the bound is 3.5; then a
+/// subtraction and e^x.
+inline double score_error(double magnitude, std::int64_t D) {
+  return kF32 * (8 + 2 * std::sqrt(static_cast<double>(D)) * magnitude);
 }
 
 }  // namespace annulus::test

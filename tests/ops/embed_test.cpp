@@ -1,8 +1,8 @@
-#include "ops/embed_cases.h"
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <numeric>
 #include "core/rng.h"
+#include "ops/embed_cases.h"
 #include "support/judge.h"
 
 namespace annulus::test {
@@ -36,12 +36,15 @@ BOOST_AUTO_TEST_CASE(embed_fwd_copies_rows) {
       Doubles y;
       for (const std::int32_t id : ids)
         y.insert(y.end(), table.begin() + id * c.C, table.begin() + (id + 1) * c.C);
-      hold(c.why, [&](Device& d) {
-        const Tensor out = d.out("y", T, {c.N, c.C});
-        d.ops().embed_fwd(Lane::compute,
-                          {.ids = d.in("ids", {c.N}, ids), .table = d.in("table", T, {c.V, c.C}, table), .y = out});
-        return std::vector{out};
-      }, {{"y", y, Doubles(y.size(), 0.0)}});
+      hold(c.why,
+           [&](Device& d) {
+             const Tensor out = d.out("y", T, {c.N, c.C});
+             d.ops().embed_fwd(
+                 Lane::compute,
+                 {.ids = d.in("ids", {c.N}, ids), .table = d.in("table", T, {c.V, c.C}, table), .y = out});
+             return std::vector{out};
+           },
+           {{"y", y, Doubles(y.size(), 0.0)}});
     }
 }
 
@@ -55,14 +58,16 @@ BOOST_AUTO_TEST_CASE(embed_bwd_sums_repeated_ids) {
         for (std::int64_t k = 0; k < c.C; ++k)
           sum[static_cast<std::size_t>(ids[static_cast<std::size_t>(n)] * c.C + k)] +=
               dy[static_cast<std::size_t>(n * c.C + k)];
-      hold(c.why, [&](Device& d) {
-        const Tensor dtable = d.in("dtable", DType::f32, {c.V, c.C}, before);
-        d.ops().embed_bwd(Lane::compute, {.ids = d.in("ids", {c.N}, ids),
-                                          .order = d.in("order", {c.N}, sorted_order(ids)),
-                                          .dy = d.in("dy", T, {c.N, c.C}, dy),
-                                          .dtable = dtable});
-        return std::vector{dtable};
-      }, {rounded_once("dtable", DType::f32, sum, 1e-12)});
+      hold(c.why,
+           [&](Device& d) {
+             const Tensor dtable = d.in("dtable", DType::f32, {c.V, c.C}, before);
+             d.ops().embed_bwd(Lane::compute, {.ids = d.in("ids", {c.N}, ids),
+                                               .order = d.in("order", {c.N}, sorted_order(ids)),
+                                               .dy = d.in("dy", T, {c.N, c.C}, dy),
+                                               .dtable = dtable});
+             return std::vector{dtable};
+           },
+           {rounded_once("dtable", DType::f32, sum, 1e-12)});
     }
 }
 

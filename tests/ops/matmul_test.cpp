@@ -1,7 +1,7 @@
-#include "ops/matmul_cases.h"
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include "ops/cpu/blas.h"
+#include "ops/matmul_cases.h"
 #include "support/judge.h"
 
 namespace annulus::test {
@@ -18,7 +18,8 @@ struct Answer {
 };
 
 Answer exact(const MatmulCase& s, const Inputs& in) {
-  const auto M = static_cast<std::size_t>(s.M), N = static_cast<std::size_t>(s.N), K = static_cast<std::size_t>(s.K);
+  const auto M = static_cast<std::size_t>(s.M), N = static_cast<std::size_t>(s.N),
+             K = static_cast<std::size_t>(s.K);
   Answer r{Doubles(M * N, 0.0), Doubles(M * N, 0.0)};
   const auto plus = [&](std::size_t i, double v) {
     r.c[i] += v;
@@ -27,7 +28,8 @@ Answer exact(const MatmulCase& s, const Inputs& in) {
   for (std::size_t m = 0; m < M; ++m) {
     for (std::size_t k = 0; k < K; ++k) {
       const double a = s.trans_a ? in.a[k * M + m] : in.a[m * K + k];
-      for (std::size_t n = 0; n < N; ++n) plus(m * N + n, a * (s.trans_b ? in.b[n * K + k] : in.b[k * N + n]));
+      for (std::size_t n = 0; n < N; ++n)
+        plus(m * N + n, a * (s.trans_b ? in.b[n * K + k] : in.b[k * N + n]));
     }
     for (std::size_t n = 0; n < N; ++n) {
       if (s.add) plus(m * N + n, in.add[m * N + n]);
@@ -38,8 +40,8 @@ Answer exact(const MatmulCase& s, const Inputs& in) {
 }
 
 Inputs inputs(const MatmulCase& s, DType T, DType out) {
-  return {random_values(T, 1, {s.M, s.K}), random_values(T, 2, {s.K, s.N}), random_values(out, 3, {s.M, s.N}, 5.0),
-          random_values(T, 4, s.N, 5.0)};
+  return {random_values(T, 1, {s.M, s.K}), random_values(T, 2, {s.K, s.N}),
+          random_values(out, 3, {s.M, s.N}, 5.0), random_values(T, 4, s.N, 5.0)};
 }
 
 Tensor call(Device& d, const MatmulCase& s, const Inputs& in, DType T, DType out) {
@@ -64,11 +66,13 @@ BOOST_AUTO_TEST_CASE(matmul_of_any_shape_and_stride) {
   struct Types {
     DType in, out;
   };
-  for (const auto& [T, out] : {Types{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+  for (const auto& [T, out] :
+       {Types{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
     for (const MatmulCase& s : kMatmulCases) {
       const Inputs in = inputs(s, T, out);
       const Answer want = exact(s, in);
-      hold(s.why, [&, type = T, out_type = out](Device& d) { return std::vector{call(d, s, in, type, out_type)}; },
+      hold(s.why,
+           [&, type = T, out_type = out](Device& d) { return std::vector{call(d, s, in, type, out_type)}; },
            {rounded_once("c", out, want.c, [&](std::size_t i) { return kSumError * want.magnitude[i]; })});
     }
 }
@@ -80,14 +84,25 @@ BOOST_AUTO_TEST_CASE(gemm_in_pieces_equals_gemm_at_once) {
   for (const bool trans_a : {false, true})
     for (const bool trans_b : {false, true}) {
       Floats whole = random_values(DType::f32, 3, M * N), cut = whole;
-      ref::Gemm g{.trans_a = trans_a, .trans_b = trans_b, .M = M, .N = N, .K = K, .alpha = 0.5f, .a = a.data(),
-                  .lda = trans_a ? M : K, .b = b.data(), .ldb = trans_b ? K : N, .beta = 2.f, .c = whole.data(),
+      ref::Gemm g{.trans_a = trans_a,
+                  .trans_b = trans_b,
+                  .M = M,
+                  .N = N,
+                  .K = K,
+                  .alpha = 0.5f,
+                  .a = a.data(),
+                  .lda = trans_a ? M : K,
+                  .b = b.data(),
+                  .ldb = trans_b ? K : N,
+                  .beta = 2.f,
+                  .c = whole.data(),
                   .ldc = N};
       ref::gemm(g);
       g.c = cut.data();
       ref::gemm(g, 7);
       double error = 0.0;
-      for (std::size_t i = 0; i < whole.size(); ++i) error = std::max(error, std::abs(double(whole[i]) - cut[i]));
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        error = std::max(error, std::abs(double(whole[i]) - cut[i]));
       BOOST_TEST(error < 1e-5);
     }
 }

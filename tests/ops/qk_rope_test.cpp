@@ -1,6 +1,6 @@
-#include "ops/qk_rope_cases.h"
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include "ops/qk_rope_cases.h"
 #include "support/judge.h"
 
 namespace annulus::test {
@@ -11,8 +11,11 @@ constexpr double kEps = 1e-6;
 struct Shape4 {
   std::size_t N, H, G, D, R;
   explicit Shape4(const QkRopeCase& c)
-      : N(static_cast<std::size_t>(c.N)), H(static_cast<std::size_t>(c.H)), G(static_cast<std::size_t>(c.G)),
-        D(static_cast<std::size_t>(c.D)), R(static_cast<std::size_t>(c.R)) {}
+      : N(static_cast<std::size_t>(c.N)),
+        H(static_cast<std::size_t>(c.H)),
+        G(static_cast<std::size_t>(c.G)),
+        D(static_cast<std::size_t>(c.D)),
+        R(static_cast<std::size_t>(c.R)) {}
 };
 
 struct Setup {
@@ -36,7 +39,8 @@ void rotate(double* x, std::int64_t position, const Doubles& inv_freq, double fa
   const std::size_t R = inv_freq.size();
   for (std::size_t i = 0; i < R; ++i) {
     const long double t = static_cast<long double>(position) * inv_freq[i];
-    const double c = factor * static_cast<double>(std::cos(t)), s = sign * factor * static_cast<double>(std::sin(t));
+    const double c = factor * static_cast<double>(std::cos(t)),
+                 s = sign * factor * static_cast<double>(std::sin(t));
     const double a = x[i], b = x[i + R];
     x[i] = a * c - b * s;
     x[i + R] = b * c + a * s;
@@ -47,7 +51,8 @@ struct Forward {
   Doubles q, kv;
 };
 
-Forward exact_fwd(const QkRopeCase& c, const Setup& s, const Doubles& qkv, const Doubles& wq, const Doubles& wk) {
+Forward exact_fwd(const QkRopeCase& c, const Setup& s, const Doubles& qkv, const Doubles& wq,
+                  const Doubles& wk) {
   const Shape4 z(c);
   Forward f{Doubles(z.N * z.H * z.D), Doubles(2 * z.N * z.G * z.D)};
   for (std::size_t n = 0; n < z.N; ++n)
@@ -70,8 +75,8 @@ struct Backward {
   Doubles dqkv, dwq, dwk;
 };
 
-Backward exact_bwd(const QkRopeCase& c, const Setup& s, const Doubles& dq, const Doubles& dkv, const Doubles& qkv,
-                   const Doubles& wq, const Doubles& wk) {
+Backward exact_bwd(const QkRopeCase& c, const Setup& s, const Doubles& dq, const Doubles& dkv,
+                   const Doubles& qkv, const Doubles& wq, const Doubles& wk) {
   const Shape4 z(c);
   Backward b{Doubles(qkv.size()), Doubles(wq.size(), 0.0), Doubles(wk.size(), 0.0)};
   for (std::size_t n = 0; n < z.N; ++n)
@@ -102,8 +107,10 @@ Backward exact_bwd(const QkRopeCase& c, const Setup& s, const Doubles& dq, const
 struct Inputs {
   Floats qkv, wq, wk, dq, dkv;
   Inputs(const QkRopeCase& c, DType T, DType gradient)
-      : qkv(random_values(T, 1, {c.N, c.H + 2 * c.G, c.D})), wq(random_values(T, 2, c.q_norm ? c.D : 0)),
-        wk(random_values(T, 3, c.k_norm ? c.D : 0)), dq(random_values(gradient, 4, {c.N, c.H, c.D})),
+      : qkv(random_values(T, 1, {c.N, c.H + 2 * c.G, c.D})),
+        wq(random_values(T, 2, c.q_norm ? c.D : 0)),
+        wk(random_values(T, 3, c.k_norm ? c.D : 0)),
+        dq(random_values(gradient, 4, {c.N, c.H, c.D})),
         dkv(random_values(gradient, 5, {2, c.N, c.G, c.D})) {}
 };
 
@@ -118,20 +125,22 @@ BOOST_AUTO_TEST_CASE(qk_rope_fwd_is_right_far_out) {
       const Inputs in(c, T, T);
       const Forward exact = exact_fwd(c, s, to_doubles(in.qkv), to_doubles(in.wq), to_doubles(in.wk));
       // Angles err by 4e6 * 2^-53 rad at most, values are below 10 or so.
-      hold(c.why, [&](Device& d) {
-        QkRopeFwd a;
-        a.qkv = d.in("qkv", T, {c.N, c.H + 2 * c.G, c.D}, in.qkv);
-        if (c.q_norm) a.q_norm = d.in("q_norm", T, {c.D}, in.wq);
-        if (c.k_norm) a.k_norm = d.in("k_norm", T, {c.D}, in.wk);
-        a.positions = d.in("positions", {c.N}, s.positions);
-        a.inv_freq = d.in("inv_freq", {c.R}, s.inv_freq);
-        a.q = d.out("q", T, {c.N, c.H, c.D});
-        a.kv = d.out("kv", T, {2, c.N, c.G, c.D});
-        a.factor = c.factor;
-        a.eps = kEps;
-        d.ops().qk_rope_fwd(Lane::compute, a);
-        return std::vector{a.q, a.kv};
-      }, {rounded_once("q", T, exact.q, 1e-8), rounded_once("kv", T, exact.kv, 1e-8)});
+      hold(c.why,
+           [&](Device& d) {
+             QkRopeFwd a;
+             a.qkv = d.in("qkv", T, {c.N, c.H + 2 * c.G, c.D}, in.qkv);
+             if (c.q_norm) a.q_norm = d.in("q_norm", T, {c.D}, in.wq);
+             if (c.k_norm) a.k_norm = d.in("k_norm", T, {c.D}, in.wk);
+             a.positions = d.in("positions", {c.N}, s.positions);
+             a.inv_freq = d.in("inv_freq", {c.R}, s.inv_freq);
+             a.q = d.out("q", T, {c.N, c.H, c.D});
+             a.kv = d.out("kv", T, {2, c.N, c.G, c.D});
+             a.factor = c.factor;
+             a.eps = kEps;
+             d.ops().qk_rope_fwd(Lane::compute, a);
+             return std::vector{a.q, a.kv};
+           },
+           {rounded_once("q", T, exact.q, 1e-8), rounded_once("kv", T, exact.kv, 1e-8)});
     }
 }
 
@@ -154,29 +163,32 @@ BOOST_AUTO_TEST_CASE(qk_rope_bwd_takes_f32_and_narrow_gradients) {
         };
         if (c.q_norm) expected.push_back(rounded_once("dq_norm", DType::f32, plus_half(exact.dwq), 1e-7));
         if (c.k_norm) expected.push_back(rounded_once("dk_norm", DType::f32, plus_half(exact.dwk), 1e-7));
-        hold(c.why, [&, type = T, gradient_type = gradient](Device& d) {
-          const Floats half(static_cast<std::size_t>(c.D), 0.5f);
-          QkRopeBwd a;
-          a.dq = d.in("dq", gradient_type, {c.N, c.H, c.D}, in.dq);
-          a.dkv = d.in("dkv", gradient_type, {2, c.N, c.G, c.D}, in.dkv);
-          a.qkv = d.in("qkv", type, {c.N, c.H + 2 * c.G, c.D}, in.qkv);
-          a.positions = d.in("positions", {c.N}, s.positions);
-          a.inv_freq = d.in("inv_freq", {c.R}, s.inv_freq);
-          a.dqkv = in_place ? a.qkv : d.out("dqkv", type, {c.N, c.H + 2 * c.G, c.D});
-          a.factor = c.factor;
-          a.eps = kEps;
-          std::vector<Tensor> outputs{a.dqkv};
-          if (c.q_norm) {
-            a.q_norm = d.in("q_norm", type, {c.D}, in.wq);
-            outputs.push_back(a.dq_norm = d.in("dq_norm", DType::f32, {c.D}, half));
-          }
-          if (c.k_norm) {
-            a.k_norm = d.in("k_norm", type, {c.D}, in.wk);
-            outputs.push_back(a.dk_norm = d.in("dk_norm", DType::f32, {c.D}, half));
-          }
-          d.ops().qk_rope_bwd(Lane::compute, a);
-          return outputs;
-        }, expected);
+        hold(
+            c.why,
+            [&, type = T, gradient_type = gradient](Device& d) {
+              const Floats half(static_cast<std::size_t>(c.D), 0.5f);
+              QkRopeBwd a;
+              a.dq = d.in("dq", gradient_type, {c.N, c.H, c.D}, in.dq);
+              a.dkv = d.in("dkv", gradient_type, {2, c.N, c.G, c.D}, in.dkv);
+              a.qkv = d.in("qkv", type, {c.N, c.H + 2 * c.G, c.D}, in.qkv);
+              a.positions = d.in("positions", {c.N}, s.positions);
+              a.inv_freq = d.in("inv_freq", {c.R}, s.inv_freq);
+              a.dqkv = in_place ? a.qkv : d.out("dqkv", type, {c.N, c.H + 2 * c.G, c.D});
+              a.factor = c.factor;
+              a.eps = kEps;
+              std::vector<Tensor> outputs{a.dqkv};
+              if (c.q_norm) {
+                a.q_norm = d.in("q_norm", type, {c.D}, in.wq);
+                outputs.push_back(a.dq_norm = d.in("dq_norm", DType::f32, {c.D}, half));
+              }
+              if (c.k_norm) {
+                a.k_norm = d.in("k_norm", type, {c.D}, in.wk);
+                outputs.push_back(a.dk_norm = d.in("dk_norm", DType::f32, {c.D}, half));
+              }
+              d.ops().qk_rope_bwd(Lane::compute, a);
+              return outputs;
+            },
+            expected);
       }
 }
 
@@ -184,8 +196,8 @@ BOOST_AUTO_TEST_CASE(qk_rope_bwd_is_the_derivative) {
   constexpr QkRopeCase c{3, 2, 1, 6, 2, true, true, 5, 1.3, "small"};
   const Setup s(c);
   const Inputs in(c, DType::f32, DType::f32);
-  const Doubles qkv = to_doubles(in.qkv), wq = to_doubles(in.wq), wk = to_doubles(in.wk), dq = to_doubles(in.dq),
-                dkv = to_doubles(in.dkv);
+  const Doubles qkv = to_doubles(in.qkv), wq = to_doubles(in.wq), wk = to_doubles(in.wk),
+                dq = to_doubles(in.dq), dkv = to_doubles(in.dkv);
   const auto loss = [&](const Doubles& x, const Doubles& at_wq, const Doubles& at_wk) {
     const Forward f = exact_fwd(c, s, x, at_wq, at_wk);
     double sum = 0.0;

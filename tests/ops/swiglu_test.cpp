@@ -1,12 +1,14 @@
-#include "ops/swiglu_cases.h"
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include "ops/swiglu_cases.h"
 #include "support/judge.h"
 
 namespace annulus::test {
 namespace {
 
-double sigmoid(double g) { return 1.0 / (1.0 + std::exp(-g)); }
+double sigmoid(double g) {
+  return 1.0 / (1.0 + std::exp(-g));
+}
 
 Doubles exact_fwd(const Doubles& gu, std::size_t F) {
   Doubles h(gu.size() / 2);
@@ -29,7 +31,9 @@ Doubles exact_bwd(const Doubles& gu, const Doubles& dh, std::size_t F) {
 }
 
 /// The sigmoid is good to 5 half-ulps of f32; below e^-87 it is 0.
-double slack(double value) { return 8 * kF32 * std::abs(value) + 1e-30; }
+double slack(double value) {
+  return 8 * kF32 * std::abs(value) + 1e-30;
+}
 
 }  // namespace
 
@@ -40,11 +44,13 @@ BOOST_AUTO_TEST_CASE(swiglu_fwd_is_right_in_the_tails) {
     for (const SwigluCase& c : kSwigluCases) {
       const Floats gu = random_values(T, 1, {c.N, 2 * c.F}, c.spread);
       const Doubles h = exact_fwd(to_doubles(gu), static_cast<std::size_t>(c.F));
-      hold(c.why, [&](Device& d) {
-        const Tensor out = d.out("h", T, {c.N, c.F});
-        d.ops().swiglu_fwd(Lane::compute, {.gu = d.in("gu", T, {c.N, 2 * c.F}, gu), .h = out});
-        return std::vector{out};
-      }, {rounded_once("h", T, h, [&](std::size_t i) { return slack(h[i]); })});
+      hold(c.why,
+           [&](Device& d) {
+             const Tensor out = d.out("h", T, {c.N, c.F});
+             d.ops().swiglu_fwd(Lane::compute, {.gu = d.in("gu", T, {c.N, 2 * c.F}, gu), .h = out});
+             return std::vector{out};
+           },
+           {rounded_once("h", T, h, [&](std::size_t i) { return slack(h[i]); })});
     }
 }
 
@@ -61,21 +67,25 @@ BOOST_AUTO_TEST_CASE(swiglu_bwd_may_overwrite_its_inputs) {
         };
         std::vector<Expected> expected{rounded_once("dgu", T, dgu, dgu_slack)};
         if (in_place) expected.push_back(rounded_once("h", T, h, [&](std::size_t i) { return slack(h[i]); }));
-        hold(c.why, [&](Device& d) {
-          SwigluBwd a;
-          a.gu = d.in("gu", T, {c.N, 2 * c.F}, gu);
-          a.dh = d.in("dh", T, {c.N, c.F}, dh);
-          if (in_place) a.h = a.dh;
-          a.dgu = in_place ? a.gu : d.out("dgu", T, {c.N, 2 * c.F});
-          d.ops().swiglu_bwd(Lane::compute, a);
-          return in_place ? std::vector{a.dgu, a.h} : std::vector{a.dgu};
-        }, expected);
+        hold(
+            c.why,
+            [&](Device& d) {
+              SwigluBwd a;
+              a.gu = d.in("gu", T, {c.N, 2 * c.F}, gu);
+              a.dh = d.in("dh", T, {c.N, c.F}, dh);
+              if (in_place) a.h = a.dh;
+              a.dgu = in_place ? a.gu : d.out("dgu", T, {c.N, 2 * c.F});
+              d.ops().swiglu_bwd(Lane::compute, a);
+              return in_place ? std::vector{a.dgu, a.h} : std::vector{a.dgu};
+            },
+            expected);
       }
 }
 
 BOOST_AUTO_TEST_CASE(swiglu_bwd_is_the_derivative) {
   constexpr std::size_t F = 5;
-  const Doubles gu = to_doubles(random_values(DType::f32, 1, 2 * 3 * F)), dh = to_doubles(random_values(DType::f32, 2, 3 * F));
+  const Doubles gu = to_doubles(random_values(DType::f32, 1, 2 * 3 * F)),
+                dh = to_doubles(random_values(DType::f32, 2, 3 * F));
   const auto loss = [&](const Doubles& at) {
     const Doubles h = exact_fwd(at, F);
     double sum = 0.0;

@@ -33,8 +33,10 @@ Tensor Device::place(const char* name, DType type, Shape shape, std::int64_t gap
   const std::int64_t row = t.row_size() * bytes_of(type);
   for (std::int64_t i = 0; i < t.shape[0] && row > 0; ++i) {
     if (elements != nullptr)
-      std::memcpy(host + at_row(t, i), static_cast<const char*>(elements) + i * row, static_cast<std::size_t>(row));
-    else std::memset(host + at_row(t, i), kNan, static_cast<std::size_t>(row));
+      std::memcpy(host + at_row(t, i), static_cast<const char*>(elements) + i * row,
+                  static_cast<std::size_t>(row));
+    else
+      std::memset(host + at_row(t, i), kNan, static_cast<std::size_t>(row));
   }
   Queue& queue = backend_.queue();
   queue.copy(Lane::compute, make_tensor(name, host, DType::u8, {size}), all);

@@ -7,7 +7,9 @@
 namespace annulus::test {
 
 /// Largest relative error of one rounding to nearest: half a unit in the last place.
-constexpr double half_ulp(DType T) { return T == DType::bf16 ? 0x1p-8 : 0x1p-24; }
+constexpr double half_ulp(DType T) {
+  return T == DType::bf16 ? 0x1p-8 : 0x1p-24;
+}
 constexpr double kF32 = half_ulp(DType::f32);
 
 /// One output: its exact values, and how far from them the CPU backend may be, element by element.
@@ -18,12 +20,13 @@ struct Expected {
 };
 
 /// Tolerance of one rounding to T of a value that errs by `slack` already.
-Expected rounded_once(const char* name, DType T, Doubles exact, const std::function<double(std::size_t)>& slack);
+Expected rounded_once(const char* name, DType T, Doubles exact,
+                      const std::function<double(std::size_t)>& slack);
 Expected rounded_once(const char* name, DType T, Doubles exact, double slack = 0.0);
 
 /// Runs an operation on every backend, twice. On the CPU each element errs at most by its tolerance. On others
-/// a bf16 output errs at most twice as much as `plain` does, worst against worst, and an f32 output at most
-/// twice the largest tolerance or 16 half-ulps of the largest value. `plain` is what rounds wherever a backend
+/// the worst element errs at most twice as much as the worst of `plain` does or as the largest tolerance, and
+/// an f32 output may always err by 16 half-ulps of its largest value. `plain` is what rounds wherever a backend
 /// may round: the CPU's own outputs unless given.
 void hold(const std::string& what, const Operation&, const std::vector<Expected>&,
           const std::optional<std::vector<Floats>>& plain = {});

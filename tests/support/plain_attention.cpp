@@ -7,7 +7,9 @@
 namespace annulus::test {
 namespace {
 
-double bf16_of(double v) { return widen(narrow(static_cast<float>(v))); }
+double bf16_of(double v) {
+  return widen(narrow(static_cast<float>(v)));
+}
 
 /// Offsets into (T, heads, D).
 std::size_t at(std::int64_t row, std::int64_t heads, std::int64_t head, std::int64_t D) {
@@ -38,7 +40,9 @@ struct Heads {
   const double* v(std::int64_t j, std::int64_t h) const { return &in.v[at(j, in.G, group(h), in.D)]; }
   std::int64_t group(std::int64_t h) const { return h / (in.H / in.G); }
   std::size_t stat(std::int64_t h, std::int64_t i) const { return static_cast<std::size_t>(h * in.Tq + i); }
-  double score(std::int64_t i, std::int64_t j, std::int64_t h) const { return in.scale * dot(q(i, h), k(j, h), in.D); }
+  double score(std::int64_t i, std::int64_t j, std::int64_t h) const {
+    return in.scale * dot(q(i, h), k(j, h), in.D);
+  }
 };
 
 }  // namespace
@@ -63,7 +67,8 @@ AttentionOutputs plain_attention(const AttentionInputs& in) {
       const double p = std::exp(x.score(i, j, h) - top[s]);
       total[s] += p;
       for (std::int64_t d = 0; d < in.D; ++d)
-        r.o[at(i, in.H, h, in.D) + static_cast<std::size_t>(d)] += (in.round_weights ? bf16_of(p) : p) * x.v(j, h)[d];
+        r.o[at(i, in.H, h, in.D) + static_cast<std::size_t>(d)] +=
+            (in.round_weights ? bf16_of(p) : p) * x.v(j, h)[d];
     }
   });
   for (std::int64_t h = 0; h < in.H; ++h)
@@ -71,7 +76,8 @@ AttentionOutputs plain_attention(const AttentionInputs& in) {
       const std::size_t s = x.stat(h, i);
       r.lse[s] = top[s] + std::log(total[s]);  // -inf + -inf where no key was seen
       if (total[s] == 0.0) continue;
-      for (std::int64_t d = 0; d < in.D; ++d) r.o[at(i, in.H, h, in.D) + static_cast<std::size_t>(d)] /= total[s];
+      for (std::int64_t d = 0; d < in.D; ++d)
+        r.o[at(i, in.H, h, in.D) + static_cast<std::size_t>(d)] /= total[s];
     }
   return r;
 }

@@ -1,4 +1,5 @@
-// Attention as its definition says, one query and one key at a time, in double: what the tests hold backends to.
+// Attention as its definition says, one query and one key at a time, in double: what the tests hold backends
+// to.
 #pragma once
 #include <span>
 #include "ops/ops.h"
@@ -13,13 +14,15 @@ struct AttentionInputs {
   Doubles q, k, v;
   std::vector<std::int64_t> first;  // (Tq)
   std::vector<AttentionBlock> blocks;
-  bool round_weights = false;  // probabilities (and their gradients) pass through bf16, as in low-precision kernels
+  bool round_weights =
+      false;  // probabilities (and their gradients) pass through bf16, as in low-precision kernels
 };
 
 struct AttentionOutputs {
-  Doubles o;          // (Tq, H, D)
-  Doubles lse;        // (H, Tq)
-  Doubles magnitude;  // (H, Tq): largest sum of |q_d k_d| scale over visible keys: what score rounding goes by
+  Doubles o;    // (Tq, H, D)
+  Doubles lse;  // (H, Tq)
+  Doubles
+      magnitude;  // (H, Tq): largest sum of |q_d k_d| scale over visible keys: what score rounding goes by
 };
 AttentionOutputs plain_attention(const AttentionInputs&);
 

@@ -18,8 +18,10 @@ struct Noise {
 
 template <class S>
 S rounded(double value, const Noise& noise, Draw what, std::int64_t index) {
-  if constexpr (std::is_same_v<S, float>) return static_cast<float>(value);
-  else return narrow_stochastic(static_cast<float>(value), noise.of(what, index));
+  if constexpr (std::is_same_v<S, float>)
+    return static_cast<float>(value);
+  else
+    return narrow_stochastic(static_cast<float>(value), noise.of(what, index));
 }
 
 }  // namespace

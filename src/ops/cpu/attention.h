@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include "ops/cpu/exp.h"
 #include "ops/cpu/loops.h"
 #include "ops/ops.h"
 

@@ -19,9 +19,16 @@ template <class T>
 class Backward {
  public:
   explicit Backward(const AttentionBwd& a)
-      : a_(a), Tq_(a.q.shape[0]), H_(a.q.shape[1]), D_(a.q.shape[2]), G_(a.k.shape[1]),
-        scores_(static_cast<float*>(a.workspace.data)), d_scores_(scores_ + kQueries * kKeys),
-        q_(d_scores_ + kQueries * kKeys), d_o_(q_ + kQueries * D_), k_(d_o_ + kQueries * D_),
+      : a_(a),
+        Tq_(a.q.shape[0]),
+        H_(a.q.shape[1]),
+        D_(a.q.shape[2]),
+        G_(a.k.shape[1]),
+        scores_(static_cast<float*>(a.workspace.data)),
+        d_scores_(scores_ + kQueries * kKeys),
+        q_(d_scores_ + kQueries * kKeys),
+        d_o_(q_ + kQueries * D_),
+        k_(d_o_ + kQueries * D_),
         v_(k_ + kKeys * D_) {}
 
   static std::int64_t floats(std::int64_t D) {
@@ -66,21 +73,66 @@ class Backward {
     const float scale = static_cast<float>(a_.scale);
     const Head q = head_rows<T>(a_.q, h, row, n, q_), d_o = head_rows<T>(a_.d_o, h, row, n, d_o_);
     const Head k = head_rows<T>(a_.k, g, key, nk, k_), v = head_rows<T>(a_.v, g, key, nk, v_);
-    gemm({.trans_b = true, .M = n, .N = nk, .K = D_, .alpha = scale, .a = q.data, .lda = q.ld, .b = k.data,
-          .ldb = k.ld, .c = scores_, .ldc = nk});
-    gemm({.trans_b = true, .M = n, .N = nk, .K = D_, .a = d_o.data, .lda = d_o.ld, .b = v.data, .ldb = v.ld,
-          .c = d_scores_, .ldc = nk});
+    gemm({.trans_b = true,
+          .M = n,
+          .N = nk,
+          .K = D_,
+          .alpha = scale,
+          .a = q.data,
+          .lda = q.ld,
+          .b = k.data,
+          .ldb = k.ld,
+          .c = scores_,
+          .ldc = nk});
+    gemm({.trans_b = true,
+          .M = n,
+          .N = nk,
+          .K = D_,
+          .a = d_o.data,
+          .lda = d_o.ld,
+          .b = v.data,
+          .ldb = v.ld,
+          .c = d_scores_,
+          .ldc = nk});
     for (std::int64_t x = 0; x < n; ++x) {
       const auto at = static_cast<std::size_t>(x);
       weigh(h * Tq_ + row + x, std::clamp<std::int64_t>(s.lo[at] - j, 0, nk),
             std::clamp<std::int64_t>(s.hi[at] - j, 0, nk), nk, scores_ + x * nk, d_scores_ + x * nk);
     }
-    gemm({.trans_a = true, .M = nk, .N = D_, .K = n, .a = scores_, .lda = nk, .b = d_o.data, .ldb = d_o.ld,
-          .beta = 1.f, .c = sums_.dv + key * sums_.v_ld + g * D_, .ldc = sums_.v_ld});
-    gemm({.M = n, .N = D_, .K = nk, .alpha = scale, .a = d_scores_, .lda = nk, .b = k.data, .ldb = k.ld,
-          .beta = 1.f, .c = sums_.dq + row * sums_.q_ld + h * D_, .ldc = sums_.q_ld});
-    gemm({.trans_a = true, .M = nk, .N = D_, .K = n, .alpha = scale, .a = d_scores_, .lda = nk, .b = q.data,
-          .ldb = q.ld, .beta = 1.f, .c = sums_.dk + key * sums_.k_ld + g * D_, .ldc = sums_.k_ld});
+    gemm({.trans_a = true,
+          .M = nk,
+          .N = D_,
+          .K = n,
+          .a = scores_,
+          .lda = nk,
+          .b = d_o.data,
+          .ldb = d_o.ld,
+          .beta = 1.f,
+          .c = sums_.dv + key * sums_.v_ld + g * D_,
+          .ldc = sums_.v_ld});
+    gemm({.M = n,
+          .N = D_,
+          .K = nk,
+          .alpha = scale,
+          .a = d_scores_,
+          .lda = nk,
+          .b = k.data,
+          .ldb = k.ld,
+          .beta = 1.f,
+          .c = sums_.dq + row * sums_.q_ld + h * D_,
+          .ldc = sums_.q_ld});
+    gemm({.trans_a = true,
+          .M = nk,
+          .N = D_,
+          .K = n,
+          .alpha = scale,
+          .a = d_scores_,
+          .lda = nk,
+          .b = q.data,
+          .ldb = q.ld,
+          .beta = 1.f,
+          .c = sums_.dk + key * sums_.k_ld + g * D_,
+          .ldc = sums_.k_ld});
   }
 
   /// One query: scores become probabilities, d_scores (holding d_o . v) their gradient.

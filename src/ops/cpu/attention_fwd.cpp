@@ -34,8 +34,8 @@ struct Running {
 
 /// Scores of one query over keys [lo, hi) of a tile of `nk` become weights e^(s - top); hidden ones 0.
 /// `out` (D) and `total` are brought to the new top.
-void soften(float* s, std::int64_t lo, std::int64_t hi, std::int64_t nk, float& top, double& total, float* out,
-            std::int64_t D) {
+void soften(float* s, std::int64_t lo, std::int64_t hi, std::int64_t nk, float& top, double& total,
+            float* out, std::int64_t D) {
   if (lo >= hi) {
     std::fill(s, s + nk, 0.f);
     return;
@@ -75,8 +75,13 @@ template <class T>
 class Forward {
  public:
   explicit Forward(const AttentionFwd& a)
-      : a_(a), Tq_(a.q.shape[0]), H_(a.q.shape[1]), D_(a.q.shape[2]), ratio_(H_ / a.k.shape[1]),
-        w_(a.workspace, D_), lse_(a.lse.as<float>()) {}
+      : a_(a),
+        Tq_(a.q.shape[0]),
+        H_(a.q.shape[1]),
+        D_(a.q.shape[2]),
+        ratio_(H_ / a.k.shape[1]),
+        w_(a.workspace, D_),
+        lse_(a.lse.as<float>()) {}
 
   void run() {
     if (a_.begins) begin();
@@ -95,7 +100,8 @@ class Forward {
 
   void begin() {
     std::fill(lse_, lse_ + H_ * Tq_, kNothing);
-    if (a_.acc) std::fill_n(a_.acc.as<float>(), a_.acc.size(), 0.f);
+    if (a_.acc)
+      std::fill_n(a_.acc.as<float>(), a_.acc.size(), 0.f);
     else
       for (std::int64_t i = 0; i < Tq_; ++i) std::fill_n(out_row(i), H_ * D_, store<T>(0.f));
   }
@@ -111,15 +117,33 @@ class Forward {
       const std::int64_t nk = std::min(kKeys, s.end - j);
       const Head k = head_rows<T>(a_.k, h / ratio_, b.k_at + j, nk, w_.k);
       const Head v = head_rows<T>(a_.v, h / ratio_, b.k_at + j, nk, w_.v);
-      gemm({.trans_b = true, .M = n, .N = nk, .K = D_, .alpha = static_cast<float>(a_.scale), .a = q.data,
-            .lda = q.ld, .b = k.data, .ldb = k.ld, .c = w_.scores, .ldc = nk});
+      gemm({.trans_b = true,
+            .M = n,
+            .N = nk,
+            .K = D_,
+            .alpha = static_cast<float>(a_.scale),
+            .a = q.data,
+            .lda = q.ld,
+            .b = k.data,
+            .ldb = k.ld,
+            .c = w_.scores,
+            .ldc = nk});
       for (std::int64_t x = 0; x < n; ++x) {
         const auto at = static_cast<std::size_t>(x);
         soften(w_.scores + x * nk, std::clamp<std::int64_t>(s.lo[at] - j, 0, nk),
-               std::clamp<std::int64_t>(s.hi[at] - j, 0, nk), nk, r.top[at], r.total[at], w_.out + x * D_, D_);
+               std::clamp<std::int64_t>(s.hi[at] - j, 0, nk), nk, r.top[at], r.total[at], w_.out + x * D_,
+               D_);
       }
-      gemm({.M = n, .N = D_, .K = nk, .a = w_.scores, .lda = nk, .b = v.data, .ldb = v.ld, .beta = 1.f,
-            .c = w_.out, .ldc = D_});
+      gemm({.M = n,
+            .N = D_,
+            .K = nk,
+            .a = w_.scores,
+            .lda = nk,
+            .b = v.data,
+            .ldb = v.ld,
+            .beta = 1.f,
+            .c = w_.out,
+            .ldc = D_});
     }
     for (std::int64_t x = 0; x < n; ++x) fold(row + x, h, w_.out + x * D_, r, static_cast<std::size_t>(x));
   }
@@ -161,8 +185,8 @@ void attention_delta(const AttentionDelta& a) {
   by_type(a.o.dtype, [&]<class T>(T) {
     for (std::int64_t n = 0; n < N; ++n)
       for (std::int64_t h = 0; h < H; ++h)
-        delta[h * N + n] = static_cast<float>(dot(a.o.as<T>() + n * a.o.stride() + h * D,
-                                                  a.d_o.as<T>() + n * a.d_o.stride() + h * D, D));
+        delta[h * N + n] = static_cast<float>(
+            dot(a.o.as<T>() + n * a.o.stride() + h * D, a.d_o.as<T>() + n * a.d_o.stride() + h * D, D));
   });
 }
 

@@ -29,14 +29,16 @@ void gemm(const Gemm& g, std::int64_t limit) {
       float* c = g.c + m * g.ldc + n;
       if (g.K == 0) {
         for (std::int64_t i = 0; i < M; ++i)
-          for (std::int64_t j = 0; j < N; ++j) c[i * g.ldc + j] = g.beta == 0.f ? 0.f : g.beta * c[i * g.ldc + j];
+          for (std::int64_t j = 0; j < N; ++j)
+            c[i * g.ldc + j] = g.beta == 0.f ? 0.f : g.beta * c[i * g.ldc + j];
       }
       for (std::int64_t k = 0; k < g.K; k += limit) {
         const std::int64_t K = std::min(limit, g.K - k);
         const float* a = g.a + (g.trans_a ? k * g.lda + m : m * g.lda + k);
         const float* b = g.b + (g.trans_b ? n * g.ldb + k : k * g.ldb + n);
-        cblas_sgemm(CblasRowMajor, ta, tb, static_cast<int>(M), static_cast<int>(N), static_cast<int>(K), g.alpha,
-                    a, narrow_ld(g.lda), b, narrow_ld(g.ldb), k == 0 ? g.beta : 1.f, c, narrow_ld(g.ldc));
+        cblas_sgemm(CblasRowMajor, ta, tb, static_cast<int>(M), static_cast<int>(N), static_cast<int>(K),
+                    g.alpha, a, narrow_ld(g.lda), b, narrow_ld(g.ldb), k == 0 ? g.beta : 1.f, c,
+                    narrow_ld(g.ldc));
       }
     }
 }

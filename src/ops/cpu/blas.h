@@ -22,7 +22,8 @@ struct Gemm {
 /// Sizes of zero are allowed. CBLAS counts in int: M, N and K are cut into pieces of at most `limit`.
 void gemm(const Gemm&, std::int64_t limit = std::int64_t{1} << 30);
 
-/// Sets the number of threads that BLAS uses. Returns what was found, for the log: "OpenBLAS 0.3.21 ..., 1 thread".
+/// Sets the number of threads that BLAS uses. Returns what was found, for the log: "OpenBLAS 0.3.21 ..., 1
+/// thread".
 std::string set_blas_threads(int threads);
 
 }  // namespace annulus::ref

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <vector>
+#include "ops/cpu/exp.h"
 #include "ops/cpu/loops.h"
 #include "ops/cpu/reference.h"
 

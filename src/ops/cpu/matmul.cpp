@@ -40,9 +40,18 @@ void matmul_f32(const Matmul& a) {
   const auto [M, N, K] = shape_of(a);
   float* c = a.c.as<float>();
   const bool more = start<float, float>(a, 0, M, 0, N, c, a.c.stride());
-  gemm({.trans_a = a.trans_a, .trans_b = a.trans_b, .M = M, .N = N, .K = K,
-        .a = a.a.as<float>(), .lda = a.a.stride(), .b = a.b.as<float>(), .ldb = a.b.stride(),
-        .beta = more ? 1.f : 0.f, .c = c, .ldc = a.c.stride()});
+  gemm({.trans_a = a.trans_a,
+        .trans_b = a.trans_b,
+        .M = M,
+        .N = N,
+        .K = K,
+        .a = a.a.as<float>(),
+        .lda = a.a.stride(),
+        .b = a.b.as<float>(),
+        .ldb = a.b.stride(),
+        .beta = more ? 1.f : 0.f,
+        .c = c,
+        .ldc = a.c.stride()});
 }
 
 template <class Out>
@@ -56,13 +65,26 @@ void matmul_bf16(const Matmul& a) {
       if (!start<bf16, Out>(a, m, mm, n, nn, tc.data(), nn)) std::fill(tc.begin(), tc.end(), 0.f);
       for (std::int64_t k = 0; k < K; k += kK) {
         const std::int64_t kk = std::min(kK, K - k);
-        if (a.trans_a) widen_tile(a.a, k, kk, m, mm, ta.data());
-        else widen_tile(a.a, m, mm, k, kk, ta.data());
-        if (a.trans_b) widen_tile(a.b, n, nn, k, kk, tb.data());
-        else widen_tile(a.b, k, kk, n, nn, tb.data());
-        gemm({.trans_a = a.trans_a, .trans_b = a.trans_b, .M = mm, .N = nn, .K = kk,
-              .a = ta.data(), .lda = a.trans_a ? mm : kk, .b = tb.data(), .ldb = a.trans_b ? kk : nn,
-              .beta = 1.f, .c = tc.data(), .ldc = nn});
+        if (a.trans_a)
+          widen_tile(a.a, k, kk, m, mm, ta.data());
+        else
+          widen_tile(a.a, m, mm, k, kk, ta.data());
+        if (a.trans_b)
+          widen_tile(a.b, n, nn, k, kk, tb.data());
+        else
+          widen_tile(a.b, k, kk, n, nn, tb.data());
+        gemm({.trans_a = a.trans_a,
+              .trans_b = a.trans_b,
+              .M = mm,
+              .N = nn,
+              .K = kk,
+              .a = ta.data(),
+              .lda = a.trans_a ? mm : kk,
+              .b = tb.data(),
+              .ldb = a.trans_b ? kk : nn,
+              .beta = 1.f,
+              .c = tc.data(),
+              .ldc = nn});
       }
       for (std::int64_t i = 0; i < mm; ++i)
         save(tc.data() + i * nn, nn, a.c.as<Out>() + (m + i) * a.c.stride() + n);
@@ -72,9 +94,12 @@ void matmul_bf16(const Matmul& a) {
 }  // namespace
 
 void matmul(const Matmul& a) {
-  if (a.a.dtype == DType::f32) matmul_f32(a);
-  else if (a.c.dtype == DType::f32) matmul_bf16<float>(a);
-  else matmul_bf16<bf16>(a);
+  if (a.a.dtype == DType::f32)
+    matmul_f32(a);
+  else if (a.c.dtype == DType::f32)
+    matmul_bf16<float>(a);
+  else
+    matmul_bf16<bf16>(a);
 }
 
 }  // namespace annulus::ref

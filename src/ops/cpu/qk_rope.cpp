@@ -12,7 +12,11 @@ namespace {
 class Angles {
  public:
   Angles(const Tensor& inv_freq, double factor)
-      : inv_freq_(inv_freq.as<double>()), R_(inv_freq.shape[0]), factor_(factor), cos_(size()), sin_(size()) {}
+      : inv_freq_(inv_freq.as<double>()),
+        R_(inv_freq.shape[0]),
+        factor_(factor),
+        cos_(size()),
+        sin_(size()) {}
 
   void turn(std::int64_t position) {
     for (std::size_t i = 0; i < size(); ++i) {
@@ -112,9 +116,12 @@ void qk_rope_bwd(const QkRopeBwd& a) {
       angles.turn(positions[n]);
       for (std::int64_t h = 0; h < H + 2 * G; ++h) {
         const std::int64_t at = (n * (H + 2 * G) + h) * D;  // read from qkv before dqkv is written
-        if (h < H) read(a.dq, (n * H + h) * D, D, d_head);
-        else if (h < H + G) read(a.dkv, (n * G + h - H) * D, D, d_head);
-        else read(a.dkv, ((N + n) * G + h - H - G) * D, D, d_head);
+        if (h < H)
+          read(a.dq, (n * H + h) * D, D, d_head);
+        else if (h < H + G)
+          read(a.dkv, (n * G + h - H) * D, D, d_head);
+        else
+          read(a.dkv, ((N + n) * G + h - H - G) * D, D, d_head);
         if (h < H + G) {
           angles.rotate_back(d_head);
           const Tensor& norm = h < H ? a.q_norm : a.k_norm;

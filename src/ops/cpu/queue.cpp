@@ -23,7 +23,8 @@ void CpuQueue::zero(Lane, const Tensor& t) {
   auto* data = static_cast<char*>(t.data);
   const std::int64_t row = t.row_size() * bytes_of(t.dtype), step = t.stride() * bytes_of(t.dtype);
   if (row == 0) return;
-  for (std::int64_t i = 0; i < t.shape[0]; ++i) std::memset(data + i * step, 0, static_cast<std::size_t>(row));
+  for (std::int64_t i = 0; i < t.shape[0]; ++i)
+    std::memset(data + i * step, 0, static_cast<std::size_t>(row));
 }
 
 }  // namespace annulus

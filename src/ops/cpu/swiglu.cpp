@@ -1,5 +1,6 @@
 // SwiGLU: silu(g) * u, a chunk of a row at a time in float, so that outputs may be inputs.
 #include <algorithm>
+#include "ops/cpu/exp.h"
 #include "ops/cpu/loops.h"
 #include "ops/cpu/reference.h"
 
