@@ -1,6 +1,7 @@
 // Conversion between f32 and bf16. Memory bound: 6 bytes an element.
 //
-//   grid   one thread per 8 elements; the last elements of a vector whose length 8 does not divide go one by one
+//   grid   one thread per 8 elements; the last elements of a vector whose length 8 does not divide go one by
+//          one
 //   each   thread converts 8 elements
 //   needs  offsets are 64-bit; a misaligned vector takes one element a thread
 //   source rounding is to nearest even, as in src/core/bf16.h
@@ -31,7 +32,7 @@ void cast(const Cast& a, cudaStream_t stream) {
   const bool wide = wide_vector(a.from, 8) && wide_vector(a.to, 8);
   const auto kernel = wide ? cast_kernel<From, To, 8> : cast_kernel<From, To, 1>;
   kernel<<<grid_for(ceil_div(N, kThreads * (wide ? 8 : 1))), kThreads, 0, stream>>>(device<From>(a.from),
-                                                                                     device<To>(a.to), N);
+                                                                                    device<To>(a.to), N);
   launched("cast_kernel");
 }
 
@@ -42,7 +43,8 @@ void launch_cast(const Cast& a, cudaStream_t stream) {
   if (a.from.size() == 0) return;
   if (a.from.dtype == a.to.dtype) {
     cu(cudaMemcpyAsync(a.to.data, a.from.data, static_cast<std::size_t>(a.from.bytes()),
-                       cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync cast");
+                       cudaMemcpyDeviceToDevice, stream),
+       "cudaMemcpyAsync cast");
   } else if (is_bf16(a.from)) {
     need(!is_bf16(a.to), "cast: type");
     cast<nv_bf16, float>(a, stream);
