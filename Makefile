@@ -1,4 +1,9 @@
-# The verbs. `make demo` and `make check` set up everything they need.
+# The verbs. `make demo` and `make check` set up everything they need; CMakeLists.txt is the build.
+#   make demo         the main job on real text: 4 ranks, stopped half way, resumed on 2, exported
+#   make check        all tests (no GPU), within 12 minutes on two cores, build included
+#   make check-fast   the same build, about a minute of tests
+#   make all          build only
+#   make style        formatting of the sources
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
@@ -8,10 +13,44 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 export OMPI_MCA_rmaps_base_oversubscribe = 1
 export OMPI_MCA_mpi_yield_when_idle = 1
 export OMPI_MCA_btl_base_warn_component_unused = 0
+# Ranks of one host: shared memory, without reading each other's memory, which many containers forbid.
+export OMPI_MCA_btl_vader_single_copy_mechanism = none
+# A Slurm job around us is not ours to start tests in.
+export OMPI_MCA_ras = ^slurm
+export OMPI_MCA_plm = ^slurm
 
-.PHONY: all
-all: $(BUILD)/build.ninja
-	cmake --build $(BUILD) -j $(JOBS)
+.PHONY: all setup demo check check-fast check-gpu bundle cudnn-frontend style venv
 
-$(BUILD)/build.ninja: CMakeLists.txt
-	cmake -S . -B $(BUILD) -G Ninja
+all: setup
+	@cmake --build $(BUILD) -j $(JOBS)
+
+setup:
+	@BUILD=$(BUILD) .ci/setup.sh
+
+demo: all
+	@BUILD=$(BUILD) bench/demo.sh
+
+# The Python clients of some tests; without them those tests report "skipped".
+venv:
+	@.ci/setup.sh venv
+
+check: all venv
+	@cd $(BUILD) && ctest -L all --output-on-failure -j 2
+
+check-fast: all
+	@cd $(BUILD) && ctest -L fast --output-on-failure -j 2
+
+style:
+	@clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
+
+# Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
+cudnn-frontend:
+	python3 -m pip install --quiet --no-deps --target $(BUILD)/cudnn-frontend nvidia-cudnn-frontend==1.32.0
+
+# Everything that a GPU node needs, in one folder: see bench/bundle.sh.
+bundle: all
+	bench/bundle.sh $(BUILD) bundle
+
+# On a machine with a GPU, from the build or (bundle/bin/check_gpu.sh) from a bundle.
+check-gpu: all
+	tests/check_gpu.sh $(BUILD)/tests

@@ -153,6 +153,9 @@ RunConfig parse_run_config(const std::vector<std::string>& args) {
   std::string file;
   for (const po::option& o : flags.options) {
     if (o.position_key < 0) {
+      if (o.value.front().rfind("--", 0) == 0)  // the library takes a following flag for a value
+        usage_error("--" + o.string_key + " has no value before " + o.value.front() + "; give " +
+                    allowed(*find_key(o.string_key)));
       const auto [known, fresh] = from_flags.emplace(o.string_key, "on the command line");
       if (!fresh && !is_list(*find_key(o.string_key)))
         usage_error("--" + o.string_key + " is given twice on the command line; leave one of them out");
@@ -190,7 +193,7 @@ std::string print_config(const RunConfig& config) {
   std::string_view section;
   for (const Key& k : keys()) {
     if (k.section != section) {
-      out += (out.empty() ? "[" : "\n[") + std::string(k.section) + "]\n";
+      out.append(out.empty() ? "[" : "\n[").append(k.section).append("]\n");
       section = k.section;
     }
     for (const std::string& v : written_values(k, config)) out += std::string(k.name) + " = " + v + "\n";
@@ -204,7 +207,7 @@ std::string config_help() {
   std::string_view section;
   for (const Key& k : keys()) {
     if (k.section != section) {
-      out += (out.empty() ? "[" : "\n[") + std::string(k.section) + "]\n";
+      out.append(out.empty() ? "[" : "\n[").append(k.section).append("]\n");
       section = k.section;
     }
     std::string line = "  --" + k.full();

@@ -53,7 +53,7 @@ class Dataset {
   std::int64_t rows() const { return static_cast<std::int64_t>(packing_.rows.size()); }
   std::int64_t tokens() const;                      // in rows
   std::int64_t row_tokens(std::int64_t row) const;  // tokens in the row's documents
-  const TokenFile& file() const { return *file_; }
+  TokenFile& file() const { return *file_; }
   /// The rank's part of a row; reads only the bytes it needs. Local to a rank. A negative row is an empty one
   /// (all padding), for a group that has no row left.
   LocalRow local_row(std::int64_t row, const Grid&, int per_member, std::span<const std::int64_t> windows);
@@ -64,10 +64,9 @@ class Dataset {
   /// The part of a span, which begins at row position `start`, that lies in the run.
   void fill(const Span&, std::int64_t start, const Run&, LocalRow& out);
 
-  std::string path_;
   std::unique_ptr<TokenFile> file_;
   PackingResult packing_;
-  std::int64_t sequence_, vocabulary_;
+  std::int64_t sequence_;
   std::vector<std::int32_t> ids_;  // of one read
   std::vector<std::uint8_t> mask_;
 };

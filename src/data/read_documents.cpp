@@ -145,15 +145,16 @@ Documents read_documents(Comm& world, const std::vector<std::string>& files, con
   if (targets == 0)
     input_error("no token of the data files, beginning with " + files.front() +
                 ", is a target: nothing could be learned; check the labels");
-  std::string paths, sizes;
+  constexpr std::size_t kListed = 4000;  // characters; an attribute of a file has a limit
+  std::string paths;
   for (const Source& s : sources) {
-    const char* between = paths.empty() ? "" : "\n";
-    paths.append(between).append(s.path);
-    sizes.append(between).append(std::to_string(s.size));
+    if (paths.size() > kListed) break;
+    paths.append(paths.empty() ? "" : "\n").append(s.path);
   }
   return {std::move(mine.part),
           {{"files", paths},
-           {"file_bytes", sizes},
+           {"file_count", std::to_string(sources.size())},
+           {"file_bytes", std::to_string(sources.back().start + sources.back().size)},
            {"tokenizer", texts ? "bytes" : "none"},
            {"end_of_text", std::to_string(tokenizer.end)},
            {"max_length", std::to_string(data.max_length)},

@@ -63,7 +63,7 @@ class RowReader : public nlohmann::json_sax<json> {
     std::string why = "is not valid JSON";
     if (says("UTF-8")) why = "is not valid UTF-8";
     if (says("surrogate")) why = "has half of a surrogate pair (\\ud800 to \\udfff)";
-    if (says("expected end of input"))
+    if (says("; expected end of input"))
       why = "has something after its first value; each line must be one object";
     if (says("out_of_range")) why = "has a number that no 64-bit type can hold";
     throw RowError{why, static_cast<std::int64_t>(position > 0 ? position - 1 : 0)};

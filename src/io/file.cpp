@@ -31,6 +31,14 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+std::string shown(const std::string& name) {
+  constexpr std::size_t kMost = 1000;
+  std::string text = name.substr(0, kMost);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
+  return name.size() > kMost ? text + "..." : text;
+}
+
 void disk_full(const std::string& path, std::int64_t bytes_needed) {
   const std::string folder = folder_of(path);
   struct statvfs s {};

@@ -51,6 +51,8 @@ void sync_folder(const std::string& folder);
 void rename_durably(const std::string& from, const std::string& to);
 /// The whole text of a small regular file; an input error when it is larger than `limit`.
 std::string read_text(const std::string& path, std::int64_t limit);
+/// A name from a file as it may stand in a sentence: control characters as '?', and not endless.
+std::string shown(const std::string& name);
 /// The folder part of a path, "." when there is none.
 std::string folder_of(const std::string& path);
 

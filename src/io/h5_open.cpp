@@ -23,7 +23,7 @@ const char* name_of(H5Kind kind) {
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  input_error(path + ": " + why + "; Annulus reads only what it writes: make the file again");
+  input_error(path + ": " + shown(why) + "; Annulus reads only what it writes: make the file again");
 }
 
 struct Links {
@@ -74,7 +74,7 @@ class Opener {
       const H5Group root(H5Gopen2(file.id(), "/", H5P_DEFAULT), "H5Gopen2");
       walk(root.id(), "", 0);
     } catch (const H5Failure& e) {
-      input_error(index_.path + " cannot be read as an Annulus HDF5 file (" + e.what() +
+      input_error(index_.path + " cannot be read as an Annulus HDF5 file (" + shown(e.what()) +
                   "); it is not one or is damaged: copy it again, or use another");
     }
     join_digests();

@@ -1,7 +1,6 @@
 // A save, in the order that survives a full disk and a death at any point: create and reserve, agree, write
 // at the datasets' own offsets, join digests, sync, mark as complete, close, rename.
 #include "io/h5_save.h"
-#include <mpi.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <algorithm>
@@ -11,7 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <optional>
+#include <set>
 #include "io/fault.h"
 #include "io/h5.h"
 
@@ -100,8 +99,8 @@ class H5Save : public Save {
         inject("digest");
         if (world_.rank() == 0) write_digests(all);
       });
+      agreed(world_, "mark", [&] { inject("mark"); });
       agreed(world_, "mark", [&] {
-        inject("mark");
         // A rank whose data had not reached the disk would have thrown above, so the mark tells the truth.
         library([&] {
           h5_set_number(file_.id(), "complete", 1);
@@ -109,8 +108,8 @@ class H5Save : public Save {
         });
       });
       agreed(world_, "close", [&] { library([&] { file_.close("H5Fclose"); }); });
+      agreed(world_, "rename", [&] { inject("rename"); });
       agreed(world_, "rename", [&] {
-        inject("rename");
         if (world_.rank() != 0) return;
         plain_.sync();
         rename_durably(partial_, job_.path);
@@ -120,7 +119,8 @@ class H5Save : public Save {
   }
 
  private:
-  /// Runs collective steps; when they throw (on all ranks alike), cleans up first.
+  /// Runs collective steps; when they throw (on all ranks alike), cleans up first. What one rank can fail
+  /// alone has an agreed() of its own, before a library call that waits for every rank.
   template <class Work>
   void guarded(const Work& work) {
     try {
@@ -178,11 +178,13 @@ class H5Save : public Save {
   void create_file() {
     library([&] {
       const H5Plan access(H5Pcreate(H5P_FILE_ACCESS), "H5Pcreate");
+      const H5Plan making(H5Pcreate(H5P_FILE_CREATE), "H5Pcreate");
+      h5(H5Pset_obj_track_times(making.id(), false), "H5Pset_obj_track_times");
       h5(H5Pset_libver_bounds(access.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), "H5Pset_libver_bounds");
       h5(H5Pset_file_locking(access.id(), false, true), "H5Pset_file_locking");
       if (auto* comm = static_cast<MPI_Comm*>(world_.mpi_handle()))
         h5(H5Pset_fapl_mpio(access.id(), *comm, MPI_INFO_NULL), "H5Pset_fapl_mpio");
-      file_ = H5File(H5Fcreate(partial_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), "H5Fcreate");
+      file_ = H5File(H5Fcreate(partial_.c_str(), H5F_ACC_TRUNC, making.id(), access.id()), "H5Fcreate");
     });
     plain_ = File::open_for_writing(partial_);
   }
@@ -203,14 +205,17 @@ class H5Save : public Save {
 
   void create_objects() {
     library([&] {
-      const H5Plan links(H5Pcreate(H5P_LINK_CREATE), "H5Pcreate");
-      h5(H5Pset_create_intermediate_group(links.id(), 1), "H5Pset_create_intermediate_group");
+      // No times of creation: the same contents are the same bytes, whoever writes them and when.
+      const H5Plan links(H5Pcreate(H5P_LINK_CREATE), "H5Pcreate"),
+          groups(H5Pcreate(H5P_GROUP_CREATE), "H5Pcreate");
       h5(H5Pset_char_encoding(links.id(), H5T_CSET_UTF8), "H5Pset_char_encoding");
+      h5(H5Pset_obj_track_times(groups.id(), false), "H5Pset_obj_track_times");
+      for (const std::string& g : group_names())
+        H5Group(H5Gcreate2(file_.id(), g.c_str(), links.id(), groups.id(), H5P_DEFAULT), "H5Gcreate2 " + g);
       h5_create_number(file_.id(), "version", kH5Version);
       h5_create_number(file_.id(), "complete", 0);
       h5_write_text(file_.id(), "kind", job_.kind);
-      const H5Group group(
-          H5Gcreate2(file_.id(), facts_group(job_.kind), links.id(), H5P_DEFAULT, H5P_DEFAULT), "H5Gcreate2");
+      const H5Group group(H5Gopen2(file_.id(), facts_group(job_.kind), H5P_DEFAULT), "H5Gopen2");
       for (const auto& [key, value] : job_.facts) h5_write_text(group.id(), key, value);
       std::vector<H5Set> data, digests;
       for (const H5Spec& s : job_.specs) {
@@ -229,12 +234,24 @@ class H5Save : public Save {
     });
   }
 
+  /// Of all datasets and digests and the facts; a folder sorts before what is in it.
+  std::set<std::string> group_names() const {
+    std::set<std::string> groups = {facts_group(job_.kind)};
+    for (const H5Spec& s : job_.specs)
+      for (const std::string& name : {s.name, "/digest" + s.name})
+        for (std::size_t at = name.rfind('/'); at != 0 && at != std::string::npos;
+             at = name.rfind('/', at - 1))
+          groups.insert(name.substr(0, at));
+    return groups;
+  }
+
   H5Set create_set(const std::string& name, const std::vector<std::int64_t>& shape, H5Kind kind,
                    hid_t links) {
     const H5Plan plan(H5Pcreate(H5P_DATASET_CREATE), "H5Pcreate");
     h5(H5Pset_layout(plan.id(), H5D_CONTIGUOUS), "H5Pset_layout");
     h5(H5Pset_alloc_time(plan.id(), H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time");
     h5(H5Pset_fill_time(plan.id(), H5D_FILL_TIME_NEVER), "H5Pset_fill_time");
+    h5(H5Pset_obj_track_times(plan.id(), false), "H5Pset_obj_track_times");
     const std::vector<hsize_t> dims(shape.begin(), shape.end());
     const H5Space space(dims.empty() ? H5Screate(H5S_SCALAR)
                                      : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),

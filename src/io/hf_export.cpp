@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostShard = 5'000'000'000;
 constexpr int kMostFolders = 8;  // depth of folders that are copied
 
 struct Shard {
@@ -25,7 +24,7 @@ struct Shard {
   std::int64_t bytes = 0;
 };
 
-std::vector<Shard> plan_shards(const std::vector<StoredTensor>& tensors) {
+std::vector<Shard> plan_shards(const std::vector<StoredTensor>& tensors, std::int64_t most) {
   std::vector<Shard> shards(1);
   for (const StoredTensor& t : tensors) {
     SafeTensor s{.name = t.name, .shape = t.shape};
@@ -33,7 +32,7 @@ std::vector<Shard> plan_shards(const std::vector<StoredTensor>& tensors) {
     const std::int64_t count = shape_size(t.shape);
     need(count >= 0, "export of " + t.name + ": bad shape");
     s.bytes = count * bytes_of(s.type);
-    if (!shards.back().tensors.empty() && shards.back().bytes + s.bytes > kMostShard) shards.emplace_back();
+    if (!shards.back().tensors.empty() && shards.back().bytes + s.bytes > most) shards.emplace_back();
     shards.back().bytes += s.bytes;
     shards.back().tensors.push_back(std::move(s));
   }
@@ -173,7 +172,7 @@ void export_hf(Comm& world, const ExportRequest& r, const ReadRange& read) {
   std::string folder = r.folder;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   const std::string partial = folder + ".partial";
-  const std::vector<Shard> shards = plan_shards(r.tensors);
+  const std::vector<Shard> shards = plan_shards(r.tensors, r.shard_bytes);
   const auto on_rank_0 = [&](const std::function<void()>& work) {
     agreed(world, "export", [&] {
       if (world.rank() == 0) on_files(folder, work);

@@ -10,14 +10,16 @@
 namespace annulus {
 
 /// Writes a Hugging Face folder: config.json and every non-weight file of `source_folder` (when there is
-/// one), weights as model.safetensors or in shards of at most 5 GB with an index, names and shapes as in the
-/// source, each tensor in `dtype` ("F32", "BF16", "F16"). The ranks write their byte ranges side by side.
-/// Into FOLDER.partial, renamed when whole; an existing FOLDER is an environment error unless it is empty.
+/// one), weights as model.safetensors or in shards with an index, names and shapes as in the source, each
+/// tensor in `dtype` ("F32", "BF16", "F16"). The ranks write their byte ranges side by side. Into
+/// FOLDER.partial (replacing one that a killed export left), renamed when whole; an existing FOLDER is an
+/// environment error unless it is empty, and so is one inside the source folder.
 struct ExportRequest {
   std::string folder;
-  std::string source_folder;  // "" : none; config.json is then written from config_json alone
-  std::string config_json;
-  std::vector<StoredTensor> tensors;  // with the dtype to write
+  std::string source_folder;                 // "" : none
+  std::string config_json;                   // written as config.json; "" : the source folder's is copied
+  std::vector<StoredTensor> tensors;         // with the dtype to write
+  std::int64_t shard_bytes = 5'000'000'000;  // of tensors in one file; a larger tensor gets one of its own
 };
 /// `read(name, from, count, to)`: any rank can be asked for any range (from an H5Reader, say).
 void export_hf(

@@ -39,7 +39,7 @@ void import_hf(Comm& world, const std::string& folder, const std::string& out_h5
   for (const StoredTensor& t : source->tensors()) {
     if (t.name.empty() || t.name.find('/') != std::string::npos || t.name.find('\0') != std::string::npos ||
         t.name.find_first_not_of('.') == std::string::npos)
-      input_error(folder + ": tensor '" + t.name + "' has a name that HDF5 cannot hold; rename it");
+      input_error(folder + ": tensor '" + shown(t.name) + "' has a name that HDF5 cannot hold; rename it");
     const H5Kind kind = t.dtype == "BF16" ? H5Kind::bf16 : H5Kind::f32;
     if (t.dtype == "F16") halves.push_back(t.name);
     job.specs.push_back({std::string(kModelGroup) + t.name, t.shape, kind});

@@ -45,7 +45,7 @@ class Events : public nlohmann::json_sax<Json> {
  protected:
   bool unexpected(std::string_view what) const {
     input_error(where_ + ": " + std::string(what) + " where it does not belong" +
-                (context_.empty() ? "" : ", at '" + context_ + "'") +
+                (context_.empty() ? "" : ", at '" + shown(context_) + "'") +
                 "; copy the file again or convert it anew");
   }
   std::string where_, context_;
@@ -85,7 +85,7 @@ class HeaderEvents : public Events {
   bool string(string_t& text) override {
     if (depth_ != 2 || list_ != nullptr) return unexpected("a string");
     if (metadata_) return true;
-    if (field_ != "dtype" || entries.back().dtype) return unexpected("a string as '" + field_ + "'");
+    if (field_ != "dtype" || entries.back().dtype) return unexpected("a string as '" + shown(field_) + "'");
     entries.back().dtype = text;
     return true;
   }
@@ -93,7 +93,7 @@ class HeaderEvents : public Events {
     if (depth_ != 2 || metadata_ || list_ != nullptr) return unexpected("a list");
     auto& list = field_ == "shape" ? entries.back().shape : entries.back().range;
     if ((field_ != "shape" && field_ != "data_offsets") || list)
-      return unexpected("a list as '" + field_ + "'");
+      return unexpected("a list as '" + shown(field_) + "'");
     list_ = &list.emplace();
     return true;
   }
@@ -186,7 +186,7 @@ int bits_of(const std::string& dtype) {
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& tensor, const std::string& why) {
-  input_error(path + ": tensor '" + tensor + "' " + why);
+  input_error(path + ": tensor '" + shown(tensor) + "' " + why);
 }
 
 /// Checks one entry against itself; ranges against each other come later.
@@ -194,7 +194,8 @@ SafeTensor checked(const std::string& path, const Entry& e) {
   if (!e.dtype || !e.shape || !e.range || e.range->size() != 2)
     refuse(path, e.name, "lacks dtype, shape or two data_offsets; convert the model anew");
   const int bits = bits_of(*e.dtype);
-  if (bits == 0) refuse(path, e.name, "has the unknown type '" + *e.dtype + "'; convert the model to BF16");
+  if (bits == 0)
+    refuse(path, e.name, "has the unknown type '" + shown(*e.dtype) + "'; convert the model to BF16");
   SafeTensor t;
   t.name = e.name;
   for (std::uint64_t d : *e.shape) {
@@ -299,7 +300,7 @@ std::vector<std::pair<std::string, std::string>> read_safetensors_index(const st
     if (file.find('/') != std::string::npos || file.find('\\') != std::string::npos ||
         file.find("..") != std::string::npos || file.find('\0') != std::string::npos ||
         !file.ends_with(".safetensors"))
-      input_error(path + ": tensor '" + name + "' is said to be in '" + file +
+      input_error(path + ": tensor '" + shown(name) + "' is said to be in '" + shown(file) +
                   "'; a shard is a plain name NAME.safetensors in the same folder");
   return {events.files.begin(), events.files.end()};
 }
@@ -309,7 +310,8 @@ std::string make_safetensors_header(std::vector<SafeTensor>& tensors) {
   std::string text = R"({"__metadata__":{"format":"pt"})";
   std::int64_t at = 0;
   for (SafeTensor& t : tensors) {
-    text += "," + Json(t.name).dump() + R"(:{"dtype":")" + name_of(t.type) + R"(","shape":)" +
+    text += ',';
+    text += Json(t.name).dump() + R"(:{"dtype":")" + name_of(t.type) + R"(","shape":)" +
             Json(t.shape).dump() + R"(,"data_offsets":[)" + std::to_string(at) + "," +
             std::to_string(at + t.bytes) + "]}";
     t.offset = at;

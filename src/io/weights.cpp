@@ -64,13 +64,13 @@ class HuggingFaceFolder : public WeightSource {
       if (is_new) {
         std::error_code none;
         if (!fs::exists(base / shard, none))
-          input_error(index + " names shard " + shard + " for tensor '" + name + "', but " + folder_ +
+          input_error(index + " names shard " + shard + " for tensor '" + shown(name) + "', but " + folder_ +
                       " does not hold it; copy that file as well");
         files_.push_back(open_safetensors((base / shard).string()));
       }
       const SafeTensor* t = files_[at->second].find(name);
       if (t == nullptr)
-        input_error(index + " says that tensor '" + name + "' is in " + shard +
+        input_error(index + " says that tensor '" + shown(name) + "' is in " + shard +
                     ", which does not hold it; "
                     "the index and the shards are not of one model: copy them again");
       add(at->second, *t);

@@ -76,7 +76,7 @@ Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
     work_.store.save(l_, Saved::lse, o.lse);
   }
 
-  const Tensor x1 = training ? work_.take("x1", {T, c.C}, Region::saved) : x;
+  const Tensor x1 = training ? work_.take(all ? "x1" : "x", {T, c.C}, Region::saved) : x;
   ops.matmul(Lane::compute, {.a = o.a, .b = w.wo, .c = x1, .add = x, .bias = w.bo, .trans_b = true});
   if (!attention) {
     work_.give(o.a);
@@ -91,7 +91,7 @@ Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
   mlp_forward(w, x1, y, gu);
   if (all) work_.store.save(l_, Saved::gu, gu);
   if (training) work_.store.settle(l_ - 1);
-  work_.state.drop(unit_);
+  if (!training || l_ + 1 < c.L) work_.state.drop(unit_);  // the last layer's backward comes next
   return y;
 }
 
@@ -218,7 +218,10 @@ void Layer::attention_backward(const RowInputs& row, const LayerView& w, const L
       qkv = {};
     }
   }
-  if (lean) work_.store.park(l_, Saved::x);
+  if (lean) {
+    work_.store.park(l_, Saved::x);
+    work_.state.release_reduced();
+  }
   const Tensor da = work_.take("dattention", {T, c.H * c.D});
   ops.matmul(Lane::compute, {.a = dx, .b = w.wo, .c = da});
 

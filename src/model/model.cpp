@@ -91,6 +91,7 @@ RowTotals Model::Body::run(const LocalRow& local, double scale, bool training) {
     edge();
     embed_backward(work, row, dx);
     work.give(dx);
+    work.state.release_reduced();
   }
   loader.give(work.arena, row);
 

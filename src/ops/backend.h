@@ -21,6 +21,7 @@ class Backend {
   virtual std::unique_ptr<Comm> device_comm(std::unique_ptr<Comm> group) = 0;
   virtual std::int64_t device_used_bytes()
       const = 0;                             // what the whole process takes from the device; 0 on a CPU
+  virtual double peak_flops() const { return 0; }  // the data sheet's dense bf16 rate; 0: none is known
   virtual std::string describe() const = 0;  // one line: device name, uuid, libraries
 };
 

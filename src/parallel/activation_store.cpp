@@ -1,5 +1,4 @@
 #include "parallel/activation_store.h"
-#include <algorithm>
 
 namespace annulus {
 namespace {
@@ -22,7 +21,7 @@ ActivationStore::ActivationStore(Backend& backend, Arena& arena, std::int64_t la
     : queue_(backend.queue()),
       arena_(arena),
       host_(backend.queue(), backend.pinned()),
-      host_layers_(std::min(host_layers, layers - 1)),
+      host_layers_(host_layers),
       entries_(static_cast<std::size_t>(layers)) {}
 
 ActivationStore::Entry& ActivationStore::entry(std::int64_t layer, Saved slot) {

@@ -18,7 +18,6 @@ inline constexpr int kSavedSlots = 6;
 class ActivationStore {
  public:
   /// The first `host_layers` layers go to the host: they come back last, so their way is the longest hidden.
-  /// The last layer never does: its backward follows at once.
   ActivationStore(Backend&, Arena&, std::int64_t layers, std::int64_t host_layers);
 
   /// Takes over a temporary of the arena. The compute lane has written it, and may read it until settle().

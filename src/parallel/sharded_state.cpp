@@ -148,7 +148,13 @@ void ShardedState::reduce(int unit) {
   queue.wait(Lane::reduce, queue.mark(Lane::compute));
   shard_.reduce_scatter(Lane::reduce, g.flat, mine);
   backend_.ops().add(Lane::reduce, {.x = mine, .y = state(unit).grad});
-  arena_.give(g.flat, Lane::reduce);
+  release_reduced();
+  reducing_.push_back(g.flat);
+}
+
+void ShardedState::release_reduced() {
+  for (const Tensor& flat : reducing_) arena_.give(flat, Lane::reduce);
+  reducing_.clear();
 }
 
 void ShardedState::finish_gradients() {
@@ -191,6 +197,7 @@ double ShardedState::gradient_square_sum() {
 void ShardedState::abandon() {
   for (Open& g : gathered_) g.live = false;
   for (Open& g : gradients_) g.live = false;
+  reducing_.clear();
 }
 
 }  // namespace annulus

@@ -66,8 +66,12 @@ class ShardedState {
   /// A zeroed f32 gradient of the whole unit, to be added to on the compute lane. Where the group has one
   /// member and gradients are f32 it is the shard's own sum, and nothing is zeroed.
   UnitView open_gradient(int unit);
-  /// Sums it over the shard group (Lane::reduce) and adds this rank's piece to its shard's sum.
+  /// Starts to sum it over the shard group (Lane::reduce) and to add this rank's piece to its shard's sum.
+  /// Its memory stays taken until release_reduced(), so that what is computed behind the sum does not wait
+  /// for it.
   void reduce(int unit);
+  /// Gives back the memory of the gradients whose sums are under way. The next reduce() does so too.
+  void release_reduced();
 
   /// After the last micro-step, in a phase of its own: shard sums are added up over the replica group (a
   /// group of one adds nothing). From here on the compute lane may read them.
@@ -100,6 +104,7 @@ class ShardedState {
   StateOptions options_;
   std::vector<UnitState> states_;
   std::vector<Open> gathered_, gradients_;
+  std::vector<Tensor> reducing_;   // whole gradients that Lane::reduce still reads
   Tensor square_sum_, read_back_;  // (1) f64, where the backend computes and in pinned memory
 };
 

@@ -1,7 +1,10 @@
 // config.json of published models (their sizes give the published counts), and everything that is refused.
+#include "support/data.h"
 #include "config/model_config.h"
 #include <boost/test/unit_test.hpp>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include "config/run_config.h"
 #include "support/refusal.h"
 
@@ -288,6 +291,28 @@ BOOST_AUTO_TEST_CASE(overriding_the_rope_also_changes_the_exported_json) {
   override_rope(nested, m);
   BOOST_TEST((nested.rope.type == "llama3" && nested.rope.theta == 8e6 && nested.rope.high_freq_factor == 4));
   BOOST_TEST(ordered_json::parse(nested.json)["rope_parameters"]["rope_theta"] == 8e6);
+}
+
+BOOST_AUTO_TEST_CASE(folders_that_transformers_wrote) {
+  const std::string oracle = test::test_data("tests/oracle") + "/";
+  const auto read = [&](const std::string& name) {
+    std::ifstream in(oracle + name + "/model/config.json");
+    std::ostringstream text;
+    text << in.rdbuf();
+    return parse_model_config(text.str(), name);
+  };
+  const ModelConfig window = read("window");
+  BOOST_TEST((window.windows == std::vector<std::int64_t>{7, 0, 7}));
+  BOOST_TEST((window.eos.empty() && window.bos == -1 && window.D == 8 && window.C == 31));
+  const ModelConfig yarn = read("qwen3_tied_yarn");
+  BOOST_TEST(
+      (yarn.tied && yarn.rope.type == "yarn" && yarn.rope.factor == 4 && yarn.rope.original_positions == 64));
+  const ModelConfig llama3 = read("llama3");
+  BOOST_TEST((llama3.rope.type == "llama3" && llama3.qkv_bias && llama3.o_bias && llama3.rope.theta == 1e4));
+  for (const char* name : {"qwen3", "qwen3_tied_yarn", "llama3", "llama_tied", "packed", "window"}) {
+    BOOST_TEST(read(name).parameters() > 0, name);
+    BOOST_TEST(parse_run_config({oracle + name + "/run.ini"}).data.format == "tokens", name);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -94,6 +94,8 @@ BOOST_AUTO_TEST_CASE(refused_on_the_command_line) {
   usage({"--data.seq", "8"}, {"\"data.seq\"", "is not a known key"});  // no guessing of abbreviations
   usage({"--data.shuffle"}, {"data.shuffle", "has no value", "true or false"});
   usage({"--data.shuffle", "yes"}, {"data.shuffle", "\"yes\"", "true or false"});
+  usage({"--model.path", "--train.steps", "4"}, {"--model.path", "has no value"});
+  usage({"--train.steps"}, {"--train.steps", "has no value", "a whole number"});
   usage({"--model.path="}, {"model.path", "has no value"});
   usage({"--model.path", "/a#3"}, {"model.path", "/a#3", "contains #"});
   usage({"--model.path", "a;b"}, {"contains ;"});

@@ -28,13 +28,6 @@ AttentionFwd forward_call(Device& d, DType T, const AttentionInputs& in, std::in
   return a;
 }
 
-/// Error of e^score in f32: D products are added up, in any order, each sum rounded by up to a half-ulp of
-/// what is there: a standard deviation of 0.58 sqrt(D) half-ulps, of which the bound is 3.5; then a
-/// subtraction and e^x.
-double score_error(double magnitude, std::int64_t D) {
-  return kF32 * (8 + 2 * std::sqrt(static_cast<double>(D)) * magnitude);
-}
-
 std::vector<Expected> expected_fwd(DType T, const AttentionInputs& in, const AttentionOutputs& want) {
   double largest_v = 0.0;
   for (const double v : in.v) largest_v = std::max(largest_v, std::abs(v));

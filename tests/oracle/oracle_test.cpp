@@ -8,6 +8,8 @@
 #include "io/safetensors.h"
 #include "io/weights.h"
 #include "model/rig.h"
+#include "support/backends.h"
+#include "support/data.h"
 #include "support/temp_folder.h"
 #include "support/world.h"
 
@@ -40,7 +42,7 @@ Gradients read_gradients(const std::string& path) {
 Case read_case(const std::string& name) {
   Case c;
   c.name = name;
-  c.folder = std::string(ANNULUS_SOURCE_DIR) + "/tests/oracle/" + name;
+  c.folder = test_data("tests/oracle/" + name);
   c.run = parse_run_config(
       {c.folder + "/run.ini", "--model.path", c.folder + "/model", "--data.train", c.folder + "/data.jsonl"});
   c.model = parse_model_config(open_weights(c.run.model.path)->config_json(), c.run.model.path);
@@ -116,7 +118,7 @@ void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& dat
 }
 
 void check_all() {
-  const auto backend = make_cpu_backend(1);
+  Backend* const backend = &tested();
   const auto world = session().world(backend->queue());
   const SharedFolder folder(*world);
   for (const char* name : {"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"}) {

@@ -200,7 +200,8 @@ void ring_follows_plan_and_marks() {
     std::uint64_t seed;
   };
   for (std::int64_t groups : {1, 3}) {
-    RingCase c{.row = whole(157),
+    // 191 tokens are 192 with padding for rings of 2 to 4 and both maps.
+    RingCase c{.row = whole(191),
                .H = 6,
                .G = 3,
                .D = 5,
@@ -208,11 +209,24 @@ void ring_follows_plan_and_marks() {
                .window = 0,
                .per_member = 4,
                .passage = 333};
+    struct Shape {
+      RowShape row;
+      int per_member;
+    };
+    const Shape shapes[] = {{whole(191), 1},
+                            {whole(191), 4},
+                            {{191, 191, {0, 1, 40, 41, 42, 100, 150}}, 4},
+                            {{191, 90, {0, 80}}, 4},
+                            {{191, 0, {}}, 4},
+                            // A member of four has no keys at step 2, between those of steps 1 and 3.
+                            {{191, 191, {0, 12, 41, 71, 82, 111, 143, 166}}, 4},
+                            // The first member of four sends its keys and needs nobody's.
+                            {{191, 191, {0, 48, 72, 96, 120, 144, 168}}, 1}};
     std::vector<Problem> problems;
-    for (const RowShape& row : {whole(157), RowShape{157, 157, {0, 1, 40, 41, 42, 100, 150}},
-                                RowShape{157, 90, {0, 80}}, RowShape{157, 0, {}}})
+    for (const Shape& shape : shapes)
       for (std::int64_t window : {0, 30}) {
-        c.row = row;
+        c.row = shape.row;
+        c.per_member = shape.per_member;
         c.window = window;
         const RowMap map(c.row, ring, 1, c.per_member, std::span(&window, 1));
         RingData data = make_inputs<float>(c, map.length());

@@ -138,6 +138,7 @@ class RingRun {
     first_ = keep("first", DType::i64, {Tm});
     q_ = keep("q", T, {Tm, H_, D_});
     kv_ = keep("kv", T, {2, Tm, G_, D_});
+    spare_ = keep("spare kv", T, {2, Tm, G_, D_});
     o_ = keep("o", T, {Tm, H_, D_});
     d_o_ = keep("d_o", T, {Tm, H_, D_});
     lse_ = keep("lse", DType::f32, {H_, Tm});
@@ -148,6 +149,10 @@ class RingRun {
   void issue(const RowMap& map, std::int64_t window) {
     arena_.begin("row");
     attention_.forward(map, window, first_, q_, kv_, o_, lse_);
+    // The caller may overwrite and bring back its keys in between: none may be on their way any more.
+    backend_.queue().copy(Lane::compute, kv_, spare_);
+    backend_.queue().zero(Lane::compute, kv_);
+    backend_.queue().copy(Lane::compute, spare_, kv_);
     attention_.backward(map, window, first_, q_, kv_, o_, d_o_, lse_, dq_, dkv_);
   }
   MemberResult run(const RingCase& c, const RowMap& map, const RingData& d) {
@@ -199,7 +204,7 @@ class RingRun {
   DType T_;
   std::int64_t Tm_, H_, G_, D_;
   RingAttention attention_;
-  Tensor first_, q_, kv_, o_, d_o_, lse_, dq_, dkv_;
+  Tensor first_, q_, kv_, spare_, o_, d_o_, lse_, dq_, dkv_;
 };
 
 /// Largest errors of a member against the answer: outputs and gradients relative to the largest value of the

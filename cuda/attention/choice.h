@@ -1,0 +1,31 @@
+// Which engine computes a block of attention: one function, no CUDA header.
+#pragma once
+#include <cstdint>
+#include "ops/ops.h"
+
+namespace annulus::cuda {
+
+enum class Engine : std::uint8_t { cudnn, own };
+
+/// What the blocks of one call have in common.
+struct AttentionTraits {
+  DType type = DType::bf16;
+  std::int64_t H = 0, G = 0, D = 0;
+  std::int64_t row_stride = 0;  // elements; the largest among q, k, v, o and their gradients
+  bool aligned = true;          // all addresses and row strides are multiples of 16 bytes
+  bool backward = false;
+  bool deterministic = false;
+};
+
+/// cuDNN takes full blocks and causal squares in bf16, from a size on below which starting it costs more than
+/// it saves. Odd lengths stay with our own engine: cuDNN's backward has given NaN for some of them, and a
+/// graph for each length of a packed row would be built anew. So does what must be deterministic backwards.
+Engine choose(const AttentionBlock&, const AttentionTraits&);
+
+/// Rows of a block over which cuDNN's offsets stay below 2^31 elements.
+std::int64_t cudnn_rows(const AttentionTraits&);
+
+inline constexpr std::int64_t kCudnnSmallest = 512;  // queries and keys
+inline constexpr std::int64_t kCudnnMultiple = 128;  // both are multiples of it
+
+}  // namespace annulus::cuda

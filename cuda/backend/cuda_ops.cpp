@@ -1,0 +1,94 @@
+#include "backend/cuda_ops.h"
+
+#include "kernels/adamw.h"
+#include "kernels/add.h"
+#include "kernels/attention_delta.h"
+#include "kernels/cast.h"
+#include "kernels/column_sum.h"
+#include "kernels/embed.h"
+#include "kernels/loss_tile.h"
+#include "kernels/qk_rope.h"
+#include "kernels/rmsnorm.h"
+#include "kernels/sum.h"
+#include "kernels/swiglu.h"
+
+namespace annulus::cuda {
+namespace {
+
+constexpr std::int64_t kScratchBytes = std::int64_t{64} << 20;
+
+}  // namespace
+
+CudaOps::CudaOps(CudaQueue& queue, DeviceMemory& memory, bool deterministic)
+    : queue_(queue), memory_(memory), attention_(queue, deterministic) {
+  scratch(Lane::compute);
+}
+
+Scratch CudaOps::scratch(Lane lane) {
+  DeviceBuffer& buffer = scratch_[static_cast<std::size_t>(lane)];
+  if (buffer.data() == nullptr) buffer = DeviceBuffer(memory_, kScratchBytes, "a lane's scratch");
+  return {buffer.data(), buffer.bytes()};
+}
+
+void CudaOps::embed_fwd(Lane lane, const EmbedFwd& a) {
+  launch_embed_fwd(a, on(lane));
+}
+void CudaOps::embed_bwd(Lane lane, const EmbedBwd& a) {
+  launch_embed_bwd(a, on(lane));
+}
+void CudaOps::rmsnorm_fwd(Lane lane, const RmsNormFwd& a) {
+  launch_rmsnorm_fwd(a, on(lane));
+}
+void CudaOps::rmsnorm_bwd(Lane lane, const RmsNormBwd& a) {
+  launch_rmsnorm_bwd(a, scratch(lane), on(lane));
+}
+void CudaOps::matmul(Lane lane, const Matmul& a) {
+  matmul_.run(a, scratch(lane), on(lane));
+}
+void CudaOps::column_sum(Lane lane, const ColumnSum& a) {
+  launch_column_sum(a, scratch(lane), on(lane));
+}
+void CudaOps::qk_rope_fwd(Lane lane, const QkRopeFwd& a) {
+  launch_qk_rope_fwd(a, on(lane));
+}
+void CudaOps::qk_rope_bwd(Lane lane, const QkRopeBwd& a) {
+  launch_qk_rope_bwd(a, scratch(lane), on(lane));
+}
+void CudaOps::attention_fwd(Lane lane, const AttentionFwd& a) {
+  attention_.forward(lane, a);
+}
+void CudaOps::attention_delta(Lane lane, const AttentionDelta& a) {
+  launch_attention_delta(a, on(lane));
+}
+void CudaOps::attention_bwd(Lane lane, const AttentionBwd& a) {
+  attention_.backward(lane, a);
+}
+void CudaOps::swiglu_fwd(Lane lane, const SwigluFwd& a) {
+  launch_swiglu_fwd(a, on(lane));
+}
+void CudaOps::swiglu_bwd(Lane lane, const SwigluBwd& a) {
+  launch_swiglu_bwd(a, on(lane));
+}
+void CudaOps::loss_tile(Lane lane, const LossTile& a) {
+  launch_loss_tile(a, on(lane));
+}
+void CudaOps::sum(Lane lane, const Sum& a) {
+  launch_sum(a, scratch(lane), on(lane));
+}
+void CudaOps::add(Lane lane, const Add& a) {
+  launch_add(a, on(lane));
+}
+void CudaOps::cast(Lane lane, const Cast& a) {
+  launch_cast(a, on(lane));
+}
+void CudaOps::adamw(Lane lane, const AdamW& a) {
+  launch_adamw(a, on(lane));
+}
+std::int64_t CudaOps::attention_fwd_bytes(const AttentionFwd& a) const {
+  return attention_.forward_bytes(a);
+}
+std::int64_t CudaOps::attention_bwd_bytes(const AttentionBwd& a) const {
+  return attention_.backward_bytes(a);
+}
+
+}  // namespace annulus::cuda

@@ -1,0 +1,88 @@
+// One rank's machine for a run: groups, state and model on a backend, in an arena. The same code counts
+// memory on the dry backend and trains on a real one.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include "config/model_config.h"
+#include "config/run_config.h"
+#include "core/arena.h"
+#include "model/model.h"
+#include "ops/backend.h"
+#include "parallel/grid.h"
+#include "parallel/ring_attention.h"
+#include "parallel/sharded_state.h"
+
+namespace annulus {
+
+/// Where this process stands on its host.
+struct Node {
+  std::string host;
+  int index = 0;  // number of the host among the job's
+  int local_rank = 0, local_size = 1;
+  std::atomic<std::int64_t>* step = nullptr;  // where others may read the step under way
+};
+
+/// What an engine is made from; the same on every rank but for the grid's indices.
+struct EngineSpec {
+  ModelConfig model;
+  RunConfig run;
+  Grid grid;
+  ModelOptions options;
+  StateOptions state;
+  int per_member = 1;   // chunks per ring member, of the row map
+  bool frozen = false;  // weights alone: no gradients, no moments (evaluation)
+};
+
+/// Settles what the config leaves open (tiles, keep_attention, types) for this model and grid.
+EngineSpec make_spec(const ModelConfig&, const RunConfig&, const Grid&, DType compute);
+
+/// The tensor groups of a run, cut from the host group of all ranks. Collective.
+Groups make_groups(Backend&, const Comm& world, const Grid&, const Node&, const std::string& shard);
+/// The same sizes and places with pretended peers.
+Groups make_loopback_groups(Backend&, const Grid&, const Node&, const std::string& shard);
+
+/// What an update says.
+struct UpdateResult {
+  double norm = 0;    // of the whole gradient, before clipping
+  double factor = 1;  // what clipping multiplied it by
+};
+
+class Engine {
+ public:
+  Engine(Backend&, Groups, std::unique_ptr<Arena>, const EngineSpec&, std::function<void()> at_layer);
+  ~Engine();
+  Engine(const Engine&) = delete;
+
+  /// Forward, loss and backward of one row; adds to the gradients the gradient of scale * sum of nll.
+  RowTotals micro(const LocalRow&, double scale);
+  /// Forward and loss alone.
+  RowTotals eval(const LocalRow&);
+  /// Ends a sum over micro-steps: the gradient is whole, its norm known (f64, each element once).
+  double finish_gradients();
+  /// Clips, steps AdamW (step counts from 1) and zeroes the gradients.
+  UpdateResult update(double lr, std::int64_t step);
+
+  /// After an exception out of these: temporaries and gathered weights are forgotten. Weights and moments are
+  /// whole and can be saved; gradients are not.
+  void abandon();
+
+  ShardedState& state() { return state_; }
+  Arena& arena() { return *arena_; }
+  Backend& backend() { return backend_; }
+  const EngineSpec& spec() const { return spec_; }
+  /// Waits for all lanes.
+  void settle();
+
+ private:
+  Backend& backend_;
+  Groups groups_;
+  std::unique_ptr<Arena> arena_;
+  EngineSpec spec_;
+  ShardedState state_;
+  RingAttention attention_;
+  Model model_;
+};
+
+}  // namespace annulus

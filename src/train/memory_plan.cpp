@@ -1,0 +1,138 @@
+#include "train/memory_plan.h"
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace annulus {
+namespace {
+
+std::string gigabytes(std::int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, bytes < 100'000'000 ? "%.4f GB" : "%.2f GB",
+                static_cast<double>(bytes) * 1e-9);
+  return text;
+}
+
+/// The number in a file of one number; `missing` when there is none ("max", say).
+std::int64_t number_in(const std::string& path, std::int64_t missing) {
+  std::ifstream in(path);
+  std::int64_t n = 0;
+  return in >> n ? n : missing;
+}
+
+std::int64_t entry_in(const std::string& path, const std::string& key, std::int64_t missing) {
+  std::ifstream in(path);
+  for (std::string word; in >> word;)
+    if (word == key) return in >> missing ? missing : 0;
+  return missing;
+}
+
+/// The rest of one control group; files that the kernel may drop count as free.
+std::int64_t group_rest(const std::string& folder, const char* limit, const char* used) {
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t most = number_in(folder + limit, kNone);
+  if (most > kNone / 2) return kNone;  // version 1 writes a huge number for "no limit"
+  return most - number_in(folder + used, 0) + entry_in(folder + "/memory.stat", "inactive_file", 0);
+}
+
+}  // namespace
+
+LocalRow plain_row(const EngineSpec& s) {
+  const RowShape shape{.sequence = s.run.data.sequence, .used = s.run.data.sequence, .starts = {0}};
+  const std::vector<std::int64_t> windows = s.model.distinct_windows();
+  LocalRow row{.map = RowMap(shape, s.grid.ring, s.grid.ulysses, s.per_member, windows),
+               .ids = {},
+               .targets = {},
+               .positions = {}};
+  const auto n = static_cast<std::size_t>(row.map.local_tokens());
+  row.ids.assign(n, 0);
+  row.targets.assign(n, 0);
+  row.positions.assign(n, 0);
+  return row;
+}
+
+Layout plan_memory(const EngineSpec& spec, const Node& node, Place place, const Ops* sizes, bool with_eval) {
+  const auto dry = make_dry_backend(place, sizes);
+  Engine engine(*dry, make_loopback_groups(*dry, spec.grid, node, spec.run.parallel.shard),
+                std::make_unique<Arena>(dry->queue(), dry->memory()), spec, [] {});
+  const LocalRow row = plain_row(spec);
+  if (!spec.frozen) {
+    engine.micro(row, 1.0);
+    engine.update(0.0, 1);
+  }
+  if (with_eval) engine.eval(row);
+  return engine.arena().layout();
+}
+
+std::string describe(const Layout& layout) {
+  std::string text;
+  for (int r = 0; r < kRegions; ++r)
+    text += std::string(r > 0 ? ", " : "") + name_of(static_cast<Region>(r)) + " " +
+            gigabytes(layout.region_bytes[r]);
+  return text + "; in all " + gigabytes(layout.total_bytes());
+}
+
+std::int64_t host_bytes_free() {
+  std::int64_t free =
+      entry_in("/proc/meminfo", "MemAvailable:", std::numeric_limits<std::int64_t>::max() >> 10) << 10;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t a = line.find(':'), b = line.find(':', a + 1);
+    if (b == std::string::npos) continue;
+    const std::string controllers = line.substr(a + 1, b - a - 1), path = line.substr(b + 1);
+    if (controllers.empty()) {
+      // In a container the group's own path is often not mounted; its root is.
+      for (const std::string& folder : {"/sys/fs/cgroup" + path, std::string("/sys/fs/cgroup")})
+        free = std::min(free, group_rest(folder, "/memory.max", "/memory.current"));
+    } else if (controllers.find("memory") != std::string::npos) {
+      for (const std::string& folder : {"/sys/fs/cgroup/memory" + path, std::string("/sys/fs/cgroup/memory")})
+        free = std::min(free, group_rest(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes"));
+    }
+  }
+  return free;
+}
+
+void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, const Ops* sizes,
+                       bool with_eval, std::int64_t bytes, std::int64_t free) {
+  agreed(world, "checking memory", [&] {
+    const std::int64_t each = free / node.local_size;
+    if (bytes <= each) return;
+    struct Lever {
+      std::string key;
+      std::function<void(EngineSpec&)> pull;
+    };
+    const Lever levers[] = {
+        {"memory.recompute=layer", [](EngineSpec& s) { s.options.recompute = true; }},
+        {"memory.loss_tile=128", [](EngineSpec& s) { s.options.loss_tile = 128; }},
+        {"memory.mlp_tile=1024", [](EngineSpec& s) { s.options.mlp_tile = 1024; }},
+        {"memory.keep_attention=false", [](EngineSpec& s) { s.options.keep_attention = false; }},
+        {"memory.attention_groups=" + std::to_string(spec.model.G / spec.grid.ulysses),
+         [](EngineSpec& s) { s.run.memory.attention_groups = s.model.G / s.grid.ulysses; }}};
+    EngineSpec less = spec;
+    std::string pulled;
+    std::int64_t before = bytes;
+    for (const Lever& lever : levers) {
+      lever.pull(less);
+      const std::int64_t then = plan_memory(less, node, Place::host, sizes, with_eval).total_bytes();
+      if (then >= before) continue;
+      before = then;
+      pulled += (pulled.empty() ? "" : " with ") + lever.key;
+      if (then <= each) {
+        environment_error("the job does not fit: each rank of host " + node.host + " needs " +
+                          gigabytes(bytes) + " and may take " + gigabytes(each) + " (" + gigabytes(free) +
+                          " free, " + std::to_string(node.local_size) + " ranks); " + pulled +
+                          " would need " + gigabytes(then));
+      }
+    }
+    environment_error("the job does not fit: each rank of host " + node.host + " needs " + gigabytes(bytes) +
+                      " and may take " + gigabytes(each) + " (" + gigabytes(free) + " free, " +
+                      std::to_string(node.local_size) +
+                      " ranks); use more hosts with a larger parallel.context, or a shorter data.sequence");
+  });
+}
+
+}  // namespace annulus

@@ -1,0 +1,27 @@
+// What a rank's memory will be, counted before anything is allocated by running the same code on the dry
+// backend.
+#pragma once
+#include <string>
+#include "train/engine.h"
+
+namespace annulus {
+
+/// One micro-step and one update (unless the weights are frozen) and one evaluation (when `with_eval`) in a
+/// recording arena. `sizes`: whose scratch sizes to count.
+Layout plan_memory(const EngineSpec&, const Node&, Place, const Ops* sizes, bool with_eval);
+
+/// A full row of one document, all of it targets, as this rank would hold it.
+LocalRow plain_row(const EngineSpec&);
+
+/// "weights 1.20 GB, grads 0.60 GB, ...": the regions at the peak.
+std::string describe(const Layout&);
+
+/// What the processes of this host may still take: the smaller of the control group's rest and MemAvailable.
+std::int64_t host_bytes_free();
+
+/// Environment error when the ranks of a host cannot all have what they need; it gives the figures and the
+/// lever that would make the job fit. Collective.
+void check_host_memory(Comm& world, const EngineSpec&, const Node&, const Ops* sizes, bool with_eval,
+                       std::int64_t bytes, std::int64_t free);
+
+}  // namespace annulus

@@ -1,0 +1,49 @@
+// Opening what a run works on: the model's config and weights, the token files, the engine.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+#include "config/model_config.h"
+#include "config/run_config.h"
+#include "data/dataset.h"
+#include "io/weights.h"
+#include "train/engine.h"
+
+namespace annulus {
+
+struct ModelSource {
+  ModelConfig config;                     // with the run's rope overrides; its `json` too
+  std::unique_ptr<WeightSource> weights;  // null when model.init=random
+};
+
+/// config.json of model.path with the run's overrides; no weights are needed.
+ModelConfig model_config_of(const RunConfig&);
+/// The same on every rank. Weights are checked against the config.
+ModelSource open_model(const RunConfig&);
+/// config.json with the run's rope.* keys written into it, in whichever of the two places the file uses.
+std::string with_overrides(const std::string& json, const ModelSection&, const std::string& where);
+
+/// The token file of `files`: itself when it is one (.h5), else `out`, tokenized now unless `reuse` and it is
+/// there.
+std::string token_file_of(Comm& world, const std::vector<std::string>& files, const RunConfig&,
+                          const ModelConfig&, const std::string& out, bool reuse);
+
+/// Type of the computation: what device.precision asks for, by default bf16 on a device and f32 on a CPU.
+DType compute_type(const RunConfig&, Place);
+
+using Say = std::function<void(const std::string&)>;
+
+/// Counts memory, refuses what cannot fit, says what it will take, and builds the engine. Collective.
+std::unique_ptr<Engine> build_engine(Comm& world, const Node&, Backend&, const EngineSpec&, bool with_eval,
+                                     std::function<void()> at_layer, const Say&);
+
+/// Loss over a data set, weighted by targets.
+struct EvalResult {
+  double loss = 0, perplexity = 0, accuracy = 0;
+  std::int64_t targets = 0, tokens = 0;
+};
+/// Every row once, whatever the layout. Collective.
+EvalResult evaluate(Comm& world, Engine&, Dataset&);
+
+}  // namespace annulus

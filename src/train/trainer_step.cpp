@@ -1,0 +1,139 @@
+// One optimizer step of a run, and what is due at its edge.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include "io/fault.h"
+#include "train/clock.h"
+#include "train/flops.h"
+#include "train/metrics.h"
+#include "train/schedule.h"
+#include "train/trainer.h"
+
+namespace annulus {
+
+void Trainer::step() {
+  need(more(), "a step after the end of the run");
+  try {
+    run_step();
+    if (!gradients_written_) at_edge();
+  } catch (const Stopped& stopped) {
+    stop_ = stopped.why;
+    engine_->abandon();
+    folder_.say(std::string(name_of(stop_)) + ": saving the state after step " +
+                std::to_string(progress_.step));
+    save();
+  }
+}
+
+std::vector<LocalRow> Trainer::read_rows(const StepRows& rows) {
+  const std::vector<std::int64_t> windows = model_.config.distinct_windows();
+  std::vector<LocalRow> local;
+  agreed(world_, "reading the step's rows", [&] {
+    for (std::int64_t m = 0; m < micro_steps(rows, grid_.data); ++m)
+      local.push_back(data_->local_row(row_of(rows, m, grid_.data_index, grid_.data), grid_,
+                                       engine_->spec().per_member, windows));
+  });
+  return local;
+}
+
+void Trainer::run_step() {
+  const std::int64_t k = progress_.step;
+  watchdog_.enter(k == first_step_ ? "first step" : "step", k + 1);
+  if (node_.step != nullptr) *node_.step = k + 1;
+  const double begun = steady_seconds();
+  // A step is begun only when there is time for it, with room to spare, and a save; one that has begun goes
+  // on as long as there is time for the save.
+  agree_on_stop(recent_.empty() ? 0 : 1.5 * *std::max_element(recent_.begin(), recent_.end()));
+  inject_fault(run_.debug.fail, "step", world_.rank(), "nothing", 0);
+
+  const StepRows rows = plan_->step(k);
+  const std::vector<LocalRow> local = read_rows(rows);
+  StepReport r{
+      .step = k + 1, .lr = learning_rate(run_.optimizer, k, plan_->total()), .epoch = rows.epoch_after};
+  std::int64_t targets = 0;
+  for (const LocalRow& row : local) targets += row.target_count();
+  r.targets = world_.sum(targets);
+  for (const std::int64_t row : rows.rows) r.tokens += data_->row_tokens(row);
+
+  // The one division: losses and gradients are sums, and each target weighs the same wherever it lies.
+  const double scale = r.targets > 0 ? 1.0 / static_cast<double>(r.targets) : 0.0;
+  double sums[2] = {};  // nll, flops of rows that this rank is the first holder of
+  for (const LocalRow& row : local) {
+    sums[0] += engine_->micro(row, scale).nll;
+    if (grid_.ring_index == 0 && grid_.ulysses_index == 0)
+      sums[1] += model_flops(model_.config, row.map.shape());
+  }
+  world_.all_reduce(std::span<double>(sums));
+  r.loss = sums[0] * scale;
+  r.flops = sums[1];
+  if (r.targets == 0)
+    folder_.say("step " + std::to_string(r.step) + " has no target: its loss is 0 and its gradient zero");
+  if (!run_.debug.gradients.empty()) {
+    write_gradients();
+    return;
+  }
+
+  r.grad_norm = engine_->update(r.lr, k + 1).norm;
+  engine_->settle();
+  if (!std::isfinite(r.loss) || !std::isfinite(r.grad_norm))
+    throw Error(
+        Exit::bug,
+        "step " + std::to_string(r.step) + ": loss " + std::to_string(r.loss) + ", gradient norm " +
+            std::to_string(r.grad_norm) +
+            ": the run diverged and nothing was saved from this step; lower optimizer.lr or look at the "
+            "data, and start again from the last checkpoint",
+        true);
+  r.seconds = steady_seconds() - begun;
+  report_ = r;
+  progress_.step = k + 1;
+  progress_.tokens += r.tokens;
+  progress_.targets += r.targets;
+  watchdog_.rest();
+}
+
+void Trainer::write_gradients() {
+  const double norm = engine_->finish_gradients();
+  save_gradients(world_, *engine_, run_.debug.gradients,
+                 {{"config_json", model_.config.json}, {"grad_norm", std::to_string(norm)}});
+  gradients_written_ = true;
+  folder_.say("wrote the gradients of step " + std::to_string(progress_.step + 1) + " to " +
+              run_.debug.gradients);
+  watchdog_.rest();
+}
+
+void Trainer::record(const StepReport& r) {
+  const PeakBytes bytes = peak_bytes(world_, *engine_);
+  folder_.metric(metric_line(r, progress_.tokens, world_.size(), bytes, backend_.peak_flops(), eval_json_));
+  eval_json_.clear();
+  if (run_.train.log_every > 0 && (r.step % run_.train.log_every == 0 || r.step == plan_->total())) {
+    const double mean =
+        std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
+    folder_.say(readable_line(r, plan_->total(), mean * static_cast<double>(plan_->total() - r.step)));
+  }
+}
+
+void Trainer::at_edge() {
+  constexpr std::size_t kRecent = 5;
+  recent_.push_back(report_.seconds);
+  if (recent_.size() > kRecent) recent_.pop_front();
+  const std::int64_t k = progress_.step;
+  const bool last = k == plan_->total();
+  const bool evaluate_now =
+      eval_data_ && (last || (run_.train.eval_every > 0 && k % run_.train.eval_every == 0));
+  Stop stop = Stop::none;
+  try {
+    if (evaluate_now) run_evaluation();
+  } catch (const Stopped& stopped) {
+    stop = stopped.why;  // the step itself is whole: its line is written, its state saved
+  }
+  record(report_);
+  if (stop != Stop::none) throw Stopped{stop};
+
+  const bool by_step = run_.checkpoint.every > 0 && k % run_.checkpoint.every == 0;
+  const bool by_time =
+      run_.checkpoint.minutes > 0 && steady_seconds() - last_save_ > 60 * run_.checkpoint.minutes;
+  // Rank 0's clock decides for all.
+  if (!last && (by_step || world_.max(world_.rank() == 0 && by_time ? 1 : 0) > 0)) save();
+}
+
+}  // namespace annulus

@@ -1,0 +1,273 @@
+// Files to documents: what is read, what is refused, and that the number of ranks does not matter.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <random>
+#include "data/documents.h"
+#include "data/idle_queue.h"
+#include "support/refusal.h"
+#include "support/temp_folder.h"
+#include "support/world.h"
+
+using namespace annulus;
+using annulus::test::check_refused;
+using annulus::test::IdleQueue;
+using annulus::test::TempFolder;
+
+namespace {
+
+using Paths = std::vector<std::string>;
+
+ModelConfig model(std::int64_t V = 300, std::vector<std::int64_t> eos = {257}) {
+  ModelConfig m;
+  m.V = V;
+  m.eos = std::move(eos);
+  return m;
+}
+
+DataSection bytes() {
+  DataSection d;
+  d.tokenizer = "bytes";
+  return d;
+}
+
+Documents alone(const Paths& files, const DataSection& d, const ModelConfig& m = model()) {
+  IdleQueue q;
+  const auto self = make_self_comm(q);
+  return read_documents(*self, files, d, m, "/no/model");
+}
+
+void refused(const Paths& files, const DataSection& d, const std::vector<std::string>& parts,
+             Exit code = Exit::input, const ModelConfig& m = model()) {
+  check_refused(code, parts, [&] { alone(files, d, m); });
+}
+
+/// A document as text; ids beyond a byte in braces, tokens that are no targets in small type: after a '~'.
+std::vector<std::string> shown(const TokenPart& part) {
+  std::vector<std::string> out;
+  std::size_t at = 0;
+  for (const std::int64_t n : part.lengths) {
+    out.emplace_back();
+    for (std::int64_t i = 0; i < n; ++i, ++at) {
+      if (part.mask[at] == 0) out.back() += '~';
+      if (part.ids[at] < 256)
+        out.back() += static_cast<char>(part.ids[at]);
+      else
+        out.back().append("{").append(std::to_string(part.ids[at])).append("}");
+    }
+  }
+  BOOST_TEST(at == part.ids.size());
+  BOOST_TEST(at == part.mask.size());
+  return out;
+}
+
+using Shown = std::vector<std::string>;
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(data)
+
+BOOST_AUTO_TEST_CASE(texts_and_files_become_documents) {
+  const TempFolder f;
+  const std::string rows =
+      f.write("a.jsonl", "\xEF\xBB\xBF{\"text\": \"ab\"}\r\n{\"text\": \"\"}\r\n{\"text\": \"c\"}");
+  const std::string book = f.write("book.txt", "\xEF\xBB\xBFx\ny\n");
+  const Documents got = alone({rows, book}, bytes());
+  BOOST_TEST((shown(got.part) == Shown{"~ab{257}", "~c{257}", "~x\ny\n{257}"}));
+  BOOST_TEST(got.source.at("documents") == "3");
+  BOOST_TEST(got.source.at("tokens") == "10");
+  BOOST_TEST(got.source.at("targets") == "7");
+  BOOST_TEST(got.source.at("empty_texts") == "1");
+  BOOST_TEST(got.source.at("files") == rows + "\n" + book);
+  // A first end-of-text id that is a byte, or none, ends nothing.
+  BOOST_TEST((shown(alone({book}, bytes(), model(300, {3, 257})).part) == Shown{"~x\ny\n"}));
+  BOOST_TEST((shown(alone({book}, bytes(), model(256, {257})).part) == Shown{"~x\ny\n"}));
+  DataSection forced = bytes();
+  forced.format = "text";
+  BOOST_TEST((shown(alone({rows}, forced).part) == Shown{"~ab{257}", "~c{257}"}));
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_ids_keep_their_labels) {
+  const TempFolder f;
+  const std::string rows =
+      f.write("a.jsonl",
+              "{\"input_ids\": [65, 66, 67]}\n{\"input_ids\": [68, 69, 70], \"labels\": [68, -100, 70]}\n\n");
+  BOOST_TEST((shown(alone({rows}, DataSection{}).part) == Shown{"~ABC", "~D~EF"}));
+  DataSection d;
+  d.format = "tokens";
+  d.max_length = 2;
+  const std::string other = f.write("rows.dat", "{\"input_ids\": [65, 66, 67]}");
+  const Documents cut = alone({other}, d);
+  BOOST_TEST((shown(cut.part) == Shown{"~AB"}));
+  BOOST_TEST(cut.source.at("cut_tokens") == "1");
+}
+
+BOOST_AUTO_TEST_CASE(take_cut_and_join) {
+  const TempFolder f;
+  const std::string rows =
+      f.write("a.jsonl",
+              "{\"text\": \"abc\"}\n{\"text\": \"d\"}\n{\"text\": \"efghi\"}\n{\"text\": \"j\"}\nbroken\n");
+  DataSection d = bytes();
+  d.take = 2;
+  d.max_length = 3;
+  const Documents two = alone({rows}, d, model(300, {}));
+  BOOST_TEST((shown(two.part) == Shown{"~abc", "~d"}));  // the broken row lies behind
+  d.take = 0;
+  d.skip_bad = 1;
+  const Documents all = alone({rows}, d, model(300, {}));
+  BOOST_TEST((shown(all.part) == Shown{"~abc", "~d", "~efg", "~j"}));
+  BOOST_TEST(all.source.at("skipped_rows") == "1");
+  BOOST_TEST(all.source.at("cut_tokens") == "2");
+  d.join = 4;
+  d.max_length = 0;
+  BOOST_TEST((shown(alone({rows}, d, model(300, {})).part) == Shown{"~abcd", "~efghi", "~j"}));
+  BOOST_TEST((shown(alone({rows}, d).part) == Shown{"~abc{257}", "~d{257}efghi{257}", "~j{257}"}));
+  d.max_length = 5;
+  d.take = 2;
+  const Documents cut = alone({rows}, d);
+  BOOST_TEST((shown(cut.part) == Shown{"~abc{257}", "~d{257}efg"}));
+  BOOST_TEST(cut.source.at("cut_tokens") == "3");
+}
+
+BOOST_AUTO_TEST_CASE(bad_rows_are_named_by_line_and_byte) {
+  const TempFolder f;
+  const DataSection d = bytes();
+  const std::string good = "{\"text\": \"ab\"}\n";  // 15 bytes
+  refused({f.write("a.jsonl", good + "\n" + good)}, d, {"a.jsonl line 2 (byte 15)", "blank", "skip_bad"});
+  refused({f.write("b.jsonl", good + good + "[]\n")}, d, {"b.jsonl line 3 (byte 30)", "is a list"});
+  refused({f.write("c.jsonl", good + "{\"text\": \"\\ud83c\"}\n")}, d,
+          {"c.jsonl line 2 (byte 31)", "surrogate"});
+  refused({f.write("d.jsonl", good + "{\"text\": \"\xff\"}\n")}, d, {"d.jsonl line 2 (byte 25)", "UTF-8"});
+  refused({f.write("e.jsonl", good + "{\"text\": \"a\"} {\"text\": \"b\"}\n")}, d,
+          {"e.jsonl line 2 (byte 29)", "first value"});
+  refused({f.write("f.jsonl", good + "{\"txt\": \"a\"}\n")}, d,
+          {"f.jsonl line 2", "has no text (it has txt)"});
+  refused({f.write("g.jsonl", good + "{\"input_ids\": [1]}\n")}, d,
+          {"g.jsonl line 2", "has no text (it has input_ids)"});
+  refused({f.write("h.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [300]}\n")}, d,
+          {"h.jsonl line 2", "id 300", "300 ids"});
+  refused({f.write("i.jsonl", good + "\n\n")}, d, {"i.jsonl line 2", "blank"});
+  refused({f.write("j.jsonl", "\xEF\xBB\xBF[]\n")}, d, {"j.jsonl line 1 (byte 3)", "is a list"});
+  refused({f.write("k.jsonl", "{\"input_ids\": [1, 2], \"labels\": [2, -100]}\n")}, d,
+          {"k.jsonl line 1", "label 2"});
+  DataSection skip = d;
+  skip.skip_bad = 1;
+  const std::string two = f.write("l.jsonl", good + "[]\n" + good + "[1]\n" + good);
+  refused({two}, skip, {"l.jsonl line 4", "data.skip_bad=1"});
+  skip.skip_bad = 2;
+  BOOST_TEST(alone({two}, skip).part.lengths.size() == 3u);
+  BOOST_TEST(alone({f.write("m.jsonl", good + good + "\r\n")}, d).part.lengths.size() ==
+             2u);  // a last blank line
+  const std::string bad_first = f.write("n.jsonl", "oops\n{\"input_ids\": [7, 8]}\n");
+  BOOST_TEST(alone({bad_first}, skip).part.lengths.size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(files_that_are_refused) {
+  const TempFolder f;
+  const DataSection d = bytes();
+  refused({f.path("none.txt")}, d, {"none.txt", "does not exist"});
+  refused({f.path("")}, d, {"not a regular file"});
+  refused({f.write("empty.txt", "")}, d, {"empty.txt", "is empty"});
+  refused({f.write("a.jsonl.gz", "\x1f\x8b\x08\x01")}, d, {"gzip", "decompress"});
+  refused({f.write("a.zst", "\x28\xb5\x2f\xfd..")}, d, {"zstd", "decompress"});
+  refused({f.write("blank.jsonl", "\n")}, d, {"blank.jsonl", "no document"});
+  refused({f.write("chat.jsonl", "{\"messages\": []}\n")}, d,
+          {"chat.jsonl", "messages", "not available", "data.format=tokens"});
+  refused({f.write("pc.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n")}, d,
+          {"pc.jsonl", "prompt", "not available"});
+  refused({f.write("masked.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1, -100]}\n")}, d,
+          {"masked.jsonl", "is a target"});
+  refused({f.write("one.jsonl", "{\"input_ids\": [1]}\n")}, d, {"one.jsonl", "is a target"});
+  const std::string book = f.write("book.txt", "words");
+  refused({book}, d, {"256 ids", "vocabulary of 255"}, Exit::input, model(255));
+  refused({book}, DataSection{}, {"/no/model", "no tokenizer.json", "data.tokenizer=bytes"});
+  DataSection named;
+  named.tokenizer = f.write("tokenizer.json", "{}");
+  refused({book}, named, {"tokenizer.json", "not available in this version"}, Exit::usage);
+  DataSection chat = d;
+  chat.format = "messages";
+  refused({book}, chat, {"data.format=messages", "not available"});
+  DataSection joined = d;
+  joined.join = 5;
+  refused({f.write("ids.jsonl", "{\"input_ids\": [1, 2]}\n")}, joined, {"data.join", "input_ids"},
+          Exit::usage);
+  refused({}, d, {"no data file"}, Exit::usage);
+}
+
+BOOST_AUTO_TEST_CASE(a_row_of_fifty_megabytes) {
+  const TempFolder f;
+  std::string text = "{\"text\": \"ab\"}\n{\"text\": \"" + std::string(std::size_t{50} << 20, 'z');
+  const std::string path = f.write("long.jsonl", text + "\"}\n[]\n");
+  refused({path}, bytes(), {"long.jsonl line 3 (byte 52428828)", "is a list"});
+  f.write("long.jsonl", text + "\"}\n");
+  const Documents got = alone({path}, bytes());
+  BOOST_REQUIRE(got.part.lengths.size() == 2u);
+  BOOST_TEST(got.part.lengths[1] == (std::int64_t{50} << 20) + 1);
+}
+
+namespace {
+
+/// The parts of all ranks joined equal what one rank alone reads, and so do the facts and the failures.
+void check_world() {
+  IdleQueue q;
+  const auto world = annulus::test::session().world(q);
+  std::mt19937_64 random(17);
+  for (int round = 0; round < 25; ++round) {
+    std::string name;
+    Paths files;
+    const TempFolder f;  // rank 0's is used
+    if (world->rank() == 0) name = f.path("");
+    world->broadcast(name, 0);
+    DataSection d = bytes();
+    d.join = round % 5 == 1 ? 20 : round % 5 == 2 ? 200 : 0;
+    d.take = round % 3 == 1 ? 4 : 0;
+    d.max_length = round % 4 == 3 ? 9 : 0;
+    d.skip_bad = round % 7;
+    for (int k = 0; k < 4; ++k) {
+      std::string text;
+      const bool rows = random() % 4 != 0;
+      for (std::uint64_t n = 1 + random() % 12; n > 0; --n) {
+        const std::string word(random() % 40, static_cast<char>('a' + random() % 26));
+        text += !rows ? word + "!" : random() % 12 == 0 ? "broken\n" : "{\"text\": \"" + word + "\"}\r\n";
+      }
+      files.push_back(name + std::to_string(k) + (rows ? ".jsonl" : ".txt"));
+      if (world->rank() == 0) f.write(std::to_string(k) + (rows ? ".jsonl" : ".txt"), text);
+    }
+    world->barrier();
+    std::string want_error, got_error;
+    Documents want, got;
+    try {
+      want = alone(files, d);
+    } catch (const Error& e) {
+      want_error = e.what();
+    }
+    try {
+      got = read_documents(*world, files, d, model(), "/no/model");
+    } catch (const Error& e) {
+      got_error = e.what();
+      BOOST_TEST(e.everywhere);
+    }
+    BOOST_TEST(got_error == want_error);
+    std::string mine;
+    for (const std::string& document : shown(got.part)) mine += document + "\n";
+    std::string all, expected;
+    for (const std::string& theirs : world->all_gather(mine)) all += theirs;
+    for (const std::string& document : shown(want.part)) expected += document + "\n";
+    BOOST_TEST(all == expected);
+    BOOST_TEST((got.source == want.source));
+    world->barrier();
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(two_ranks_read_what_one_reads, *boost::unit_test::label("ranks2")) {
+  check_world();
+}
+BOOST_AUTO_TEST_CASE(three_ranks_read_what_one_reads, *boost::unit_test::label("ranks3")) {
+  check_world();
+}
+BOOST_AUTO_TEST_CASE(four_ranks_read_what_one_reads, *boost::unit_test::label("ranks4")) {
+  check_world();
+}
+
+BOOST_AUTO_TEST_SUITE_END()

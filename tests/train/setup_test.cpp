@@ -1,0 +1,154 @@
+// Memory counted before it is taken, rope overrides, weights that do not fit the model, evaluation in
+// layouts.
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include "ops/cpu/queue.h"
+#include "support/refusal.h"
+#include "train/memory_plan.h"
+#include "train/trained.h"
+#include "train/weights_fill.h"
+
+using namespace annulus;
+using namespace annulus::test;
+
+namespace {
+
+EngineSpec spec_of(const RunConfig& run) {
+  return make_spec(model_config_of(run), run, make_grid(0, 4, static_cast<int>(run.parallel.context), 1),
+                   DType::f32);
+}
+
+const Node kNode{.host = "here", .index = 0, .local_rank = 0, .local_size = 4};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(train)
+
+BOOST_AUTO_TEST_CASE(memory_is_counted_by_region) {
+  const auto cpu = make_cpu_backend(1);
+  const EngineSpec spec = spec_of(tiny_run("qwen3", {"--parallel.context", "4", "--data.sequence", "1001"}));
+  const Layout layout = plan_memory(spec, kNode, Place::host, &cpu->ops(), true);
+  const std::int64_t parameters = spec.model.parameters();
+  const auto bytes = [&](Region r) { return layout.region_bytes[static_cast<int>(r)]; };
+  // A quarter of f32 masters, of gradients and of two moments; pieces are rounded up.
+  BOOST_TEST(bytes(Region::optimizer) >= 2 * parameters);
+  BOOST_TEST(bytes(Region::optimizer) < 3 * parameters);
+  BOOST_TEST(layout.total_bytes() == layout.kept_bytes() + layout.pool_bytes);
+  BOOST_TEST(layout.pool_bytes >= layout.live_bytes);
+  for (const char* phase : {"micro", "update", "eval"}) BOOST_TEST(layout.phases.count(phase) == 1u, phase);
+  // Longer rows need more, and only temporaries.
+  EngineSpec longer = spec;
+  longer.run.data.sequence = longer.options.sequence = 2002;
+  const Layout more = plan_memory(longer, kNode, Place::host, &cpu->ops(), true);
+  BOOST_TEST(more.kept_bytes() == layout.kept_bytes());
+  BOOST_TEST(more.pool_bytes > layout.pool_bytes);
+  // Evaluation alone holds no gradients and no moments.
+  EngineSpec frozen = spec;
+  frozen.frozen = true;
+  const Layout less = plan_memory(frozen, kNode, Place::host, &cpu->ops(), true);
+  BOOST_TEST(less.region_bytes[static_cast<int>(Region::optimizer)] == 0);
+  BOOST_TEST(less.phases.count("micro") == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_job_that_cannot_fit_names_figures_and_lever) {
+  const auto cpu = make_cpu_backend(1);
+  CpuQueue queue;
+  const auto self = make_self_comm(queue);
+  EngineSpec spec = spec_of(tiny_run("qwen3", {"--data.sequence", "4001", "--memory.loss_tile", "4096"}));
+  const std::int64_t bytes = plan_memory(spec, kNode, Place::host, &cpu->ops(), false).total_bytes();
+  const auto check = [&](std::int64_t free) {
+    check_host_memory(*self, spec, kNode, &cpu->ops(), false, bytes, free);
+  };
+  check(4 * bytes);
+  check_refused(Exit::environment, {"does not fit", "host here", "GB", "4 ranks", "memory.loss_tile=128"},
+                [&] { check(4 * (bytes - 1)); });
+  check_refused(Exit::environment, {"does not fit", "more hosts", "data.sequence"}, [&] { check(4000); });
+  BOOST_TEST(host_bytes_free() > 1'000'000);
+}
+
+BOOST_AUTO_TEST_CASE(rope_overrides_go_where_the_file_has_them) {
+  ModelSection m;
+  BOOST_TEST(with_overrides("{ \"a\": 1 }", m, "x") == "{ \"a\": 1 }");
+  m.rope_type = "yarn";
+  m.rope_factor = 4;
+  m.rope_original_positions = 32768;
+  auto j = nlohmann::json::parse(with_overrides(R"({"rope_theta": 5.0, "rope_scaling": null})", m, "x"));
+  BOOST_TEST(j["rope_scaling"]["rope_type"] == "yarn");
+  BOOST_TEST(j["rope_scaling"]["factor"] == 4);
+  BOOST_TEST(j["rope_scaling"]["original_max_position_embeddings"] == 32768);
+  BOOST_TEST(j["rope_theta"] == 5.0);
+  j = nlohmann::json::parse(with_overrides(
+      R"({"rope_parameters": {"rope_type": "llama3", "rope_theta": 7.0, "low_freq_factor": 1}})", m, "x"));
+  BOOST_TEST(j["rope_parameters"]["rope_theta"] == 7.0);
+  BOOST_TEST(!j["rope_parameters"].contains("low_freq_factor"));
+  BOOST_TEST(!j.contains("rope_scaling"));
+  m = {};
+  m.rope_theta = 9;
+  j = nlohmann::json::parse(with_overrides(R"({"rope_theta": 5.0})", m, "x"));
+  BOOST_TEST(j["rope_theta"] == 9.0);
+  m = {};
+  m.rope_factor = 2;
+  check_refused(Exit::usage, {"model.rope.type"}, [&] { with_overrides("{}", m, "x"); });
+}
+
+BOOST_AUTO_TEST_CASE(weights_of_another_model_are_refused_by_name) {
+  const RunConfig run = tiny_run("qwen3", {});
+  const ModelSource source = open_model(run);
+  const auto refused = [&](const ModelConfig& c, const std::vector<std::string>& parts) {
+    check_refused(Exit::input, parts, [&] { check_source(*source.weights, make_units(c), c, "there"); });
+  };
+  ModelConfig c = source.config;
+  c.F += 1;
+  refused(c, {"there", "mlp.", "shape", std::to_string(c.F)});
+  c = source.config;
+  c.L += 1;
+  c.windows.push_back(0);
+  refused(c, {"model.layers." + std::to_string(c.L - 1), "missing"});
+  c = source.config;
+  c.L -= 1;
+  c.windows.pop_back();
+  refused(c, {"model.layers." + std::to_string(c.L), "not part of"});
+  c = source.config;
+  c.tied = true;  // a head in the file is then simply not used
+  check_source(*source.weights, make_units(c), c, "there");
+  const RunConfig tied = tiny_run("llama_tied", {});
+  const ModelSource headless = open_model(tied);
+  c = headless.config;
+  c.tied = false;
+  check_refused(Exit::input, {"lm_head.weight", "tie_word_embeddings"},
+                [&] { check_source(*headless.weights, make_units(c), c, "there"); });
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_does_not_depend_on_the_layout,
+                     *boost::unit_test::label("ranks2") * boost::unit_test::label("slow")) {
+  CpuQueue queue;
+  const auto world = session().world(queue);
+  const SharedFolder folder(*world);
+  const std::string file = folder.path("eval.jsonl");
+  if (world->rank() == 0) std::ofstream(file) << token_rows({61, 30, 47, 53, 2}, {5, -1, 0, -1, -1}, 96);
+  world->barrier();
+  const auto last_line = [&](Comm& group, const std::string& name, const char* context) {
+    live(group, tiny_run("packed", {"--run.dir", folder.path(name), "--data.eval", file, "--train.steps", "2",
+                                    "--parallel.context", context}));
+    std::ifstream in(folder.path(name) + "/metrics.jsonl");
+    std::string line, last;
+    while (std::getline(in, line)) last = line;
+    return nlohmann::json::parse(last);
+  };
+  const auto self = world->split(world->rank());
+  const auto want = last_line(*self, "alone" + std::to_string(world->rank()), "1");
+  BOOST_TEST(want.at("eval_targets") == 5 + 29 + 52 + 1);
+  BOOST_TEST(std::abs(want.at("eval_perplexity").get<double>() -
+                      std::exp(want.at("eval_loss").get<double>())) < 1e-9);
+  for (const char* context : {"1", "2"}) {
+    const auto got = last_line(*world, std::string("both") + context, context);
+    const double a = got.at("eval_loss"), b = want.at("eval_loss");
+    BOOST_TEST(std::abs(a - b) <= 1e-5 * b, "context " << context << ": " << a << " for " << b);
+    BOOST_TEST(got.at("eval_targets") == want.at("eval_targets"));
+    BOOST_TEST(got.at("eval_accuracy") == want.at("eval_accuracy"));
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
