@@ -72,7 +72,7 @@ void check_invariance(int rows) {
   for (const Data& data : kData) {
     const std::string tag = "data" + std::to_string(number++);
     const std::string file = folder.path(tag + ".jsonl");
-    if (world->rank() == 0) std::ofstream(file) << token_rows(data.lengths, data.targets, 96);
+    if (world->rank() == 0) std::ofstream(file) << token_rows(data.lengths, data.targets, 89);
     world->barrier();
     Life want;
     Gradients gradients;

@@ -129,15 +129,24 @@ BOOST_AUTO_TEST_CASE(what_may_not_change_is_refused_by_name, *boost::unit_test::
   check_refused(Exit::usage, {"train.rows", "3", "2"}, [&] { live(*world, config); });
   config = runs.config("run", 1);
   config.data.train = {other.write("other.jsonl", token_rows({61, 30, 47, 53, 64, 29, 59}, {}, 96))};
+  check_refused(Exit::usage, {"data.train", "data.jsonl", "other.jsonl"}, [&] { live(*world, config); });
+  // A token file is known by what is in it.
+  tokenize_files(*world, config.data.train, config.data, model_config_of(config), config.model.path,
+                 other.path("other.h5"));
+  config.data.train = {other.path("other.h5")};
   check_refused(Exit::input, {"other data", "step-000002.h5"}, [&] { live(*world, config); });
+  std::filesystem::copy(runs.dir("run") + "/tokens.h5", other.path("moved.h5"));
+  config.data.train = {other.path("moved.h5")};
+  BOOST_TEST(live(*world, config, 3).steps.size() == 1u);
   config = runs.config("run", 1);
   config.checkpoint.resume = "none";
   check_refused(Exit::usage, {"checkpoints of an earlier run", "run.dir"}, [&] { live(*world, config); });
   // What only says where and how it runs may change.
   config = runs.config("run", 1);
+  config.data.train = {other.path("moved.h5")};
   config.memory.loss_tile = 17;
   config.memory.keep_attention = "false";
-  BOOST_TEST(live(*world, config).steps.size() == 4u);
+  BOOST_TEST(live(*world, config).steps.size() == 3u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
