@@ -26,6 +26,7 @@ class ProfiledBackend final : public Backend {
     return real_.device_comm(std::move(group));
   }
   std::int64_t device_used_bytes() const override { return real_.device_used_bytes(); }
+  std::int64_t device_free_bytes() const override { return real_.device_free_bytes(); }
   double peak_flops() const override { return real_.peak_flops(); }
   std::string describe() const override { return real_.describe(); }
 
