@@ -1,8 +1,10 @@
 #include "attention/attention.h"
 
 #include <algorithm>
+#include "attention/hopper.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
+#include "kernels/cast.h"
 #include "kernels/lse_merge.h"
 
 namespace annulus::cuda {
@@ -62,17 +64,17 @@ AttentionBlock largest(std::int64_t Tq, std::int64_t Tk, Cover cover, const Atte
   return block;
 }
 
-AttentionTraits traits_of(const AttentionFwd& a) {
+AttentionTraits traits_of(const AttentionFwd& a, bool hopper) {
   return {.type = a.q.dtype,
           .H = a.q.shape[1],
           .G = a.k.shape[1],
           .D = a.q.shape[2],
           .row_stride = std::max({a.q.stride(), a.k.stride(), a.v.stride(), a.o.stride()}),
-          .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v)};
+          .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v) && (!a.o || aligned(a.o)),
+          .hopper = hopper};
 }
 
-AttentionTraits traits_of(const AttentionBwd& a, bool deterministic) {
-  const bool direct = a.dq.dtype == a.q.dtype;
+AttentionTraits traits_of(const AttentionBwd& a, bool deterministic, bool hopper) {
   return {.type = a.q.dtype,
           .H = a.q.shape[1],
           .G = a.k.shape[1],
@@ -80,9 +82,10 @@ AttentionTraits traits_of(const AttentionBwd& a, bool deterministic) {
           .row_stride = std::max({a.q.stride(), a.k.stride(), a.v.stride(), a.o.stride(), a.d_o.stride(),
                                   a.dq.stride(), a.dk.stride(), a.dv.stride()}),
           .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v) && aligned(a.o) && aligned(a.d_o) &&
-                     (!direct || (aligned(a.dq) && aligned(a.dk) && aligned(a.dv))),
+                     aligned(a.dq) && aligned(a.dk) && aligned(a.dv),
           .backward = true,
-          .deterministic = deterministic};
+          .deterministic = deterministic,
+          .hopper = hopper};
 }
 
 SdpaShape shape_of(const AttentionBlock& block, const AttentionTraits& t, double scale) {
@@ -95,18 +98,24 @@ SdpaShape shape_of(const AttentionBlock& block, const AttentionTraits& t, double
   return s;
 }
 
-/// Calls `one(block)` for each block that cuDNN takes, and `several(span)` for each stretch of others.
-template <class One, class Several>
-void by_engine(std::span<const AttentionBlock> blocks, const AttentionTraits& traits, One one,
-               Several several) {
+/// Calls `cudnn(block)` and `hopper(block)` for each block that they take, and `own(span)` for each stretch
+/// of others.
+template <class Cudnn, class Hopper, class Own>
+void by_engine(std::span<const AttentionBlock> blocks, const AttentionTraits& traits, Cudnn cudnn,
+               Hopper hopper, Own own) {
   for (std::size_t i = 0; i < blocks.size();) {
-    if (choose(blocks[i], traits) == Engine::cudnn) {
-      one(blocks[i++]);
+    const Engine engine = choose(blocks[i], traits);
+    if (engine != Engine::own) {
+      if (engine == Engine::cudnn)
+        cudnn(blocks[i]);
+      else
+        hopper(blocks[i]);
+      ++i;
       continue;
     }
     std::size_t end = i + 1;
     while (end < blocks.size() && choose(blocks[end], traits) == Engine::own) ++end;
-    several(blocks.subspan(i, end - i));
+    own(blocks.subspan(i, end - i));
     i = end;
   }
 }
@@ -115,11 +124,10 @@ void by_engine(std::span<const AttentionBlock> blocks, const AttentionTraits& tr
 
 void AttentionEngine::forward(Lane lane, const AttentionFwd& a) {
   const cudaStream_t stream = queue_.stream(lane);
-  const AttentionTraits traits = traits_of(a);
-  const bool library = std::any_of(a.blocks.begin(), a.blocks.end(), [&](const AttentionBlock& b) {
-    return choose(b, traits) == Engine::cudnn;
-  });
-  if (!library) return launch_attention_fwd(a, stream);
+  const AttentionTraits traits = traits_of(a, hopper_);
+  const bool own = std::all_of(a.blocks.begin(), a.blocks.end(),
+                               [&](const AttentionBlock& b) { return choose(b, traits) == Engine::own; });
+  if (own) return launch_attention_fwd(a, stream);
 
   const std::int64_t Tq = a.q.shape[0];
   const bool alone = a.blocks.size() == 1;
@@ -153,7 +161,10 @@ void AttentionEngine::forward(Lane lane, const AttentionFwd& a) {
 
   if (alone) {  // acc may be missing: begin and end happen in the block's own merge
     const AttentionBlock& block = a.blocks[0];
-    by_cudnn(block);
+    if (choose(block, traits) == Engine::hopper)
+      launch_hopper_fwd(a, block, a.begins, a.ends, stream);
+    else
+      by_cudnn(block);
     if (!a.begins && !a.ends) return;
     const std::int64_t end = block.q_at + block.q_count;
     merge(0, block.q_at, {}, {}, a.begins, a.ends);
@@ -161,7 +172,10 @@ void AttentionEngine::forward(Lane lane, const AttentionFwd& a) {
     return;
   }
   if (a.begins) merge(0, Tq, {}, {}, true, false);
-  by_engine(a.blocks, traits, by_cudnn, [&](std::span<const AttentionBlock> blocks) {
+  const auto by_hopper = [&](const AttentionBlock& block) {
+    launch_hopper_fwd(a, block, false, false, stream);
+  };
+  by_engine(a.blocks, traits, by_cudnn, by_hopper, [&](std::span<const AttentionBlock> blocks) {
     AttentionFwd part = a;
     part.blocks = blocks;
     part.begins = part.ends = false;
@@ -172,7 +186,7 @@ void AttentionEngine::forward(Lane lane, const AttentionFwd& a) {
 
 void AttentionEngine::backward(Lane lane, const AttentionBwd& a) {
   const cudaStream_t stream = queue_.stream(lane);
-  const AttentionTraits traits = traits_of(a, deterministic_);
+  const AttentionTraits traits = traits_of(a, deterministic_, hopper_);
   const bool direct = a.dq.dtype == a.q.dtype && a.q.dtype != DType::f32;
   need(!direct || a.blocks.size() == 1, "attention backward in T takes exactly one block");
   const auto by_cudnn = [&](const AttentionBlock& block) {
@@ -207,11 +221,25 @@ void AttentionEngine::backward(Lane lane, const AttentionBwd& a) {
     launch_accumulate(dk, a.dk.rows(block.k_at, m), stream);
     launch_accumulate(dv, a.dv.rows(block.k_at, m), stream);
   };
-  by_engine(a.blocks, traits, by_cudnn, [&](std::span<const AttentionBlock> blocks) {
+  const auto by_hopper = [&](const AttentionBlock& block) { backward_hopper(lane, a, block); };
+  by_engine(a.blocks, traits, by_cudnn, by_hopper, [&](std::span<const AttentionBlock> blocks) {
     AttentionBwd part = a;
     part.blocks = blocks;
     launch_attention_bwd(part, stream);
   });
+}
+
+void AttentionEngine::backward_hopper(Lane lane, const AttentionBwd& a, const AttentionBlock& block) {
+  const cudaStream_t stream = queue_.stream(lane);
+  const std::int64_t Tq = a.q.shape[0], H = a.q.shape[1], D = a.q.shape[2];
+  Carver carver(a.workspace);
+  const Tensor turns = carver.take("turns of a block", DType::u8, {hopper_bwd_turn_bytes(block.q_count, H)});
+  int* const counters = static_cast<int*>(turns.data);
+  if (a.dq.dtype == DType::f32) return launch_hopper_bwd(a, block, a.dq, counters, stream);
+  const Tensor dq = carver.take("dq of a block", DType::f32, {Tq, H, D});
+  queue_.zero(lane, dq);
+  launch_hopper_bwd(a, block, dq, counters, stream);
+  launch_narrow_rows(dq, a.dq, stream);
 }
 
 std::int64_t AttentionEngine::bytes(const Tensor& q, const Tensor& k, double scale,
@@ -230,18 +258,24 @@ std::int64_t AttentionEngine::bytes(const Tensor& q, const Tensor& k, double sca
 }
 
 std::int64_t AttentionEngine::forward_bytes(const AttentionFwd& a) {
-  AttentionTraits traits = traits_of(a);
+  AttentionTraits traits = traits_of(a, hopper_);
   traits.aligned = true;  // the addresses are not known yet
   const std::int64_t lse = padded(traits.H * a.q.shape[0] * bytes_of(DType::f32));
   return bytes(a.q, a.k, a.scale, traits, padded(a.q.bytes()) + lse);
 }
 
 std::int64_t AttentionEngine::backward_bytes(const AttentionBwd& a) {
-  AttentionTraits traits = traits_of(a, deterministic_);
+  AttentionTraits traits = traits_of(a, deterministic_, hopper_);
   traits.aligned = true;
-  const std::int64_t lse = padded(traits.H * a.q.shape[0] * bytes_of(DType::f32));
-  const std::int64_t gradients = a.dq.dtype == a.q.dtype ? 0 : padded(a.q.bytes()) + 2 * padded(a.k.bytes());
-  return bytes(a.q, a.k, a.scale, traits, gradients + lse);
+  const bool direct = a.dq.dtype == a.q.dtype;
+  const std::int64_t Tq = a.q.shape[0];
+  const std::int64_t lse = padded(traits.H * Tq * bytes_of(DType::f32));
+  const std::int64_t gradients = direct ? 0 : padded(a.q.bytes()) + 2 * padded(a.k.bytes());
+  const std::int64_t library = bytes(a.q, a.k, a.scale, traits, gradients + lse);
+  const AttentionBlock any{.q_count = Tq, .k_count = a.k.shape[0], .cover = Cover::partial};
+  if (choose(any, traits) != Engine::hopper) return library;
+  const std::int64_t turns = padded(hopper_bwd_turn_bytes(Tq, traits.H));
+  return std::max(library, turns + (direct ? padded(a.q.size() * bytes_of(DType::f32)) : 0));
 }
 
 }  // namespace annulus::cuda

@@ -8,10 +8,13 @@
 namespace annulus::cuda {
 
 /// cuDNN gives a block's output in T, so a block that is not a whole call goes to scratch in the workspace
-/// first: o and lse (forward), dq, dk, dv (backward). Our own engine works in place.
+/// first: o and lse (forward), dq, dk, dv (backward). Our own engines work in place, but for dQ: the Hopper
+/// engine sums it in f32, in the workspace where the call wants it in T.
 class AttentionEngine {
  public:
-  AttentionEngine(CudaQueue& queue, bool deterministic) : queue_(queue), deterministic_(deterministic) {}
+  /// `hopper`: the device has compute capability 9.0.
+  AttentionEngine(CudaQueue& queue, bool deterministic, bool hopper)
+      : queue_(queue), deterministic_(deterministic), hopper_(hopper) {}
 
   void forward(Lane, const AttentionFwd&);
   void backward(Lane, const AttentionBwd&);
@@ -22,11 +25,12 @@ class AttentionEngine {
   std::int64_t backward_bytes(const AttentionBwd&);
 
  private:
+  void backward_hopper(Lane, const AttentionBwd&, const AttentionBlock&);
   std::int64_t bytes(const Tensor& q, const Tensor& k, double scale, const AttentionTraits&,
                      std::int64_t scratch);
 
   CudaQueue& queue_;
-  bool deterministic_;
+  bool deterministic_, hopper_;
   CudnnSdpa cudnn_;
 };
 

@@ -65,6 +65,12 @@ class CudaBackend final : public Backend {
     return static_cast<std::int64_t>(total - free);
   }
 
+  std::int64_t device_free_bytes() const override {
+    std::size_t free = 0, total = 0;
+    cu(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return static_cast<std::int64_t>(free);
+  }
+
   double peak_flops() const override { return cuda::peak_flops(device_.name); }
 
   std::string describe() const override {

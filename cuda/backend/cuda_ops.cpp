@@ -17,10 +17,18 @@ namespace {
 
 constexpr std::int64_t kScratchBytes = std::int64_t{64} << 20;
 
+bool on_hopper() {
+  int device = 0, major = 0, minor = 0;
+  cu(cudaGetDevice(&device), "cudaGetDevice");
+  cu(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  cu(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
+  return major == 9 && minor == 0;
+}
+
 }  // namespace
 
 CudaOps::CudaOps(CudaQueue& queue, DeviceMemory& memory, bool deterministic)
-    : queue_(queue), memory_(memory), attention_(queue, deterministic) {
+    : queue_(queue), memory_(memory), attention_(queue, deterministic, on_hopper()) {
   scratch(Lane::compute);
 }
 

@@ -13,7 +13,11 @@ namespace {
 constexpr int kOldest = 8;  // compute capability, major
 
 std::string dotted(int major, int minor, int patch = -1) {
-  return std::to_string(major) + "." + std::to_string(minor) + (patch < 0 ? "" : "." + std::to_string(patch));
+  std::string text = std::to_string(major);
+  text += '.';
+  text += std::to_string(minor);
+  if (patch >= 0) text += '.' + std::to_string(patch);
+  return text;
 }
 
 std::string uuid_of(const cudaDeviceProp& device) {
@@ -65,8 +69,8 @@ double peak_flops(const std::string& name) {
     double flops;
   };
   constexpr Sheet sheets[] = {
-      {"B200", 2250e12},     {"GB200", 2500e12}, {"H200 NVL", 836e12}, {"H200", 989e12}, {"H100 NVL", 836e12},
-      {"H100 PCIe", 756e12}, {"H100", 989e12},   {"H20", 148e12},      {"A100", 312e12}, {"L40S", 362e12}};
+      {"GB200", 2500e12},    {"B200", 2250e12}, {"H200 NVL", 836e12}, {"H200", 989e12}, {"H100 NVL", 836e12},
+      {"H100 PCIe", 756e12}, {"H100", 989e12},  {"H20", 148e12},      {"A100", 312e12}, {"L40S", 362e12}};
   for (const Sheet& sheet : sheets)
     if (name.find(sheet.part) != std::string::npos) return sheet.flops;
   return 0;

@@ -117,4 +117,20 @@ void CudaQueue::zero(Lane lane, const Tensor& t) {
   }
 }
 
+Stamp CudaQueue::stamp(Lane lane) {
+  if (stamps_used_ == stamps_.size()) {
+    cudaEvent_t event = nullptr;
+    cu(cudaEventCreate(&event), "cudaEventCreate");
+    stamps_.push_back(Event(event));
+  }
+  cu(cudaEventRecord(stamps_[stamps_used_].get(), stream(lane)), "cudaEventRecord");
+  return {stamps_used_++};
+}
+
+double CudaQueue::seconds(Stamp from, Stamp to) {
+  float ms = 0;
+  cu(cudaEventElapsedTime(&ms, stamps_.at(from.id).get(), stamps_.at(to.id).get()), "cudaEventElapsedTime");
+  return static_cast<double>(ms) * 1e-3;
+}
+
 }  // namespace annulus::cuda

@@ -21,6 +21,9 @@ class CudaQueue final : public Queue {
   void sync(Mark) override;
   void copy(Lane, const Tensor& from, const Tensor& to) override;
   void zero(Lane, const Tensor&) override;
+  Stamp stamp(Lane) override;
+  double seconds(Stamp from, Stamp to) override;
+  void forget_stamps() override { stamps_used_ = 0; }
 
   cudaStream_t stream(Lane lane) const { return streams_[static_cast<std::size_t>(lane)].get(); }
 
@@ -36,6 +39,8 @@ class CudaQueue final : public Queue {
   std::deque<Slot> slots_;
   std::uint64_t first_ = 1;  // the mark of slots_.front()
   std::int64_t max_pitch_ = 0;
+  std::deque<Event> stamps_;  // with a clock; the first stamps_used_ are given out
+  std::size_t stamps_used_ = 0;
 };
 
 }  // namespace annulus::cuda

@@ -14,8 +14,8 @@ constexpr int kThreads = 256;
 
 template <class X, class Y, int W>
 __global__ void __launch_bounds__(kThreads)
-    add_kernel(const X* __restrict__ x, Y* __restrict__ y, std::int64_t N, std::int64_t C, std::int64_t x_stride,
-               std::int64_t y_stride) {
+    add_kernel(const X* __restrict__ x, Y* __restrict__ y, std::int64_t N, std::int64_t C,
+               std::int64_t x_stride, std::int64_t y_stride) {
   const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t n = blockIdx.y; n < N; n += gridDim.y) {
@@ -46,7 +46,8 @@ void add(const Tensor& x, const Tensor& y, std::int64_t N, std::int64_t C, bool 
 void add(const Tensor& x, const Tensor& y, std::int64_t N, std::int64_t C, bool wide, cudaStream_t stream) {
   if (N * C == 0) return;
   if (is_bf16(x)) {
-    is_bf16(y) ? add<nv_bf16, nv_bf16>(x, y, N, C, wide, stream) : add<nv_bf16, float>(x, y, N, C, wide, stream);
+    is_bf16(y) ? add<nv_bf16, nv_bf16>(x, y, N, C, wide, stream)
+               : add<nv_bf16, float>(x, y, N, C, wide, stream);
   } else {
     is_bf16(y) ? add<float, nv_bf16>(x, y, N, C, wide, stream) : add<float, float>(x, y, N, C, wide, stream);
   }

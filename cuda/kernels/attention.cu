@@ -1,6 +1,6 @@
-// The calls of the portable attention: blocks become launches. All blocks of one run of queries are one launch, so
-// that a query's running softmax stays in registers over them; likewise all blocks of one run of keys in the
-// gradient of keys and values.
+// The calls of the portable attention: blocks become launches. All blocks of one run of queries are one
+// launch, so that a query's running softmax stays in registers over them; likewise all blocks of one run of
+// keys in the gradient of keys and values.
 #include <vector>
 #include "kernels/attention.h"
 #include "kernels/attention_args.h"
@@ -16,7 +16,9 @@ struct Group {
   std::vector<Run> others;
 };
 
-bool same(const Run& a, const Run& b) { return a.at == b.at && a.position == b.position && a.count == b.count; }
+bool same(const Run& a, const Run& b) {
+  return a.at == b.at && a.position == b.position && a.count == b.count;
+}
 
 std::vector<Group> by_run(std::span<const AttentionBlock> blocks, bool of_queries) {
   std::vector<Group> groups;
@@ -41,14 +43,20 @@ bool apart(const std::vector<Group>& groups) {
 }
 
 /// Begins or ends rows [at, at + count) without any key.
-void touch(const AttentionFwd& a, std::int64_t at, std::int64_t count, bool begins, bool ends, cudaStream_t stream) {
+void touch(const AttentionFwd& a, std::int64_t at, std::int64_t count, bool begins, bool ends,
+           cudaStream_t stream) {
   if (count == 0 || !(begins || ends)) return;
   Tensor lse = a.lse;
   lse.data = a.lse.as<float>() + at;
   lse.shape[1] = count;
   lse.row_stride = a.lse.stride();
-  launch_lse_merge({.o_blk = {}, .lse_blk = {}, .acc = a.acc ? a.acc.rows(at, count) : Tensor{}, .lse = lse,
-                    .o = ends ? a.o.rows(at, count) : Tensor{}, .begins = begins, .ends = ends},
+  launch_lse_merge({.o_blk = {},
+                    .lse_blk = {},
+                    .acc = a.acc ? a.acc.rows(at, count) : Tensor{},
+                    .lse = lse,
+                    .o = ends ? a.o.rows(at, count) : Tensor{},
+                    .begins = begins,
+                    .ends = ends},
                    stream);
 }
 
@@ -83,7 +91,8 @@ void launch_group(AttentionBwdArgs args, const Group& group, bool tiles, bool bf
 }  // namespace
 
 void launch_attention_fwd(const AttentionFwd& a, cudaStream_t stream) {
-  const std::int64_t Tq = a.q.shape[0], H = a.q.shape[1], D = a.q.shape[2], Tk = a.k.shape[0], G = a.k.shape[1];
+  const std::int64_t Tq = a.q.shape[0], H = a.q.shape[1], D = a.q.shape[2], Tk = a.k.shape[0],
+                     G = a.k.shape[1];
   a.k.expect({Tk, G, D}), a.v.expect({Tk, G, D}), a.first.expect({Tq}), a.lse.expect({H, Tq});
   need(G > 0 && H % G == 0, "attention_fwd: query heads are not a multiple of key/value heads");
   need(a.acc || (a.begins && a.ends), "attention_fwd: no acc");
@@ -91,12 +100,28 @@ void launch_attention_fwd(const AttentionFwd& a, cudaStream_t stream) {
   const bool bf16 = is_bf16(a.q);
   const bool tiles = bf16 && a.scale > 0.0 && wide_rows(a.q, 8) && wide_rows(a.k, 8) && wide_rows(a.v, 8) &&
                      wide_rows(a.acc, 8) && (!a.ends || wide_rows(a.o, 8));
-  AttentionFwdArgs args{
-      .q = a.q.data, .k = a.k.data, .v = a.v.data, .first = device<std::int64_t>(a.first),
-      .acc = device<float>(a.acc), .lse = device<float>(a.lse), .o = a.o.data, .q_stride = a.q.stride(),
-      .k_stride = a.k.stride(), .v_stride = a.v.stride(), .acc_stride = a.acc.stride(),
-      .lse_stride = a.lse.stride(), .o_stride = a.o.stride(), .H = int(H), .G = int(G), .D = int(D),
-      .scale = float(a.scale), .begins = a.begins, .ends = a.ends, .queries = {}, .count = 0, .keys = {}};
+  AttentionFwdArgs args{.q = a.q.data,
+                        .k = a.k.data,
+                        .v = a.v.data,
+                        .first = device<std::int64_t>(a.first),
+                        .acc = device<float>(a.acc),
+                        .lse = device<float>(a.lse),
+                        .o = a.o.data,
+                        .q_stride = a.q.stride(),
+                        .k_stride = a.k.stride(),
+                        .v_stride = a.v.stride(),
+                        .acc_stride = a.acc.stride(),
+                        .lse_stride = a.lse.stride(),
+                        .o_stride = a.o.stride(),
+                        .H = int(H),
+                        .G = int(G),
+                        .D = int(D),
+                        .scale = float(a.scale),
+                        .begins = a.begins,
+                        .ends = a.ends,
+                        .queries = {},
+                        .count = 0,
+                        .keys = {}};
   const std::vector<Group> groups = by_run(a.blocks, true);
   if (apart(groups)) {
     std::int64_t done = 0;
@@ -116,7 +141,8 @@ void launch_attention_fwd(const AttentionFwd& a, cudaStream_t stream) {
 }
 
 void launch_attention_bwd(const AttentionBwd& a, cudaStream_t stream) {
-  const std::int64_t Tq = a.q.shape[0], H = a.q.shape[1], D = a.q.shape[2], Tk = a.k.shape[0], G = a.k.shape[1];
+  const std::int64_t Tq = a.q.shape[0], H = a.q.shape[1], D = a.q.shape[2], Tk = a.k.shape[0],
+                     G = a.k.shape[1];
   a.k.expect({Tk, G, D}), a.v.expect({Tk, G, D}), a.d_o.expect({Tq, H, D}), a.first.expect({Tq});
   a.lse.expect({H, Tq}), a.delta.expect({H, Tq});
   a.dq.expect({Tq, H, D}), a.dk.expect({Tk, G, D}), a.dv.expect({Tk, G, D});
@@ -128,14 +154,33 @@ void launch_attention_bwd(const AttentionBwd& a, cudaStream_t stream) {
        "attention_bwd: gradients in bf16 take one block of all rows");
   const bool tiles = bf16 && a.scale > 0.0 && wide_rows(a.q, 8) && wide_rows(a.k, 8) && wide_rows(a.v, 8) &&
                      wide_rows(a.d_o, 8) && wide_rows(a.dq, 8) && wide_rows(a.dk, 8) && wide_rows(a.dv, 8);
-  const AttentionBwdArgs args{
-      .q = a.q.data, .k = a.k.data, .v = a.v.data, .d_o = a.d_o.data, .lse = device<float>(a.lse),
-      .delta = device<float>(a.delta), .first = device<std::int64_t>(a.first), .dq = a.dq.data, .dk = a.dk.data,
-      .dv = a.dv.data, .q_stride = a.q.stride(), .k_stride = a.k.stride(), .v_stride = a.v.stride(),
-      .d_o_stride = a.d_o.stride(), .lse_stride = a.lse.stride(), .delta_stride = a.delta.stride(),
-      .dq_stride = a.dq.stride(), .dk_stride = a.dk.stride(), .dv_stride = a.dv.stride(), .H = int(H),
-      .G = int(G), .D = int(D), .scale = float(a.scale), .overwrite = overwrite, .mine = {}, .count = 0,
-      .others = {}};
+  const AttentionBwdArgs args{.q = a.q.data,
+                              .k = a.k.data,
+                              .v = a.v.data,
+                              .d_o = a.d_o.data,
+                              .lse = device<float>(a.lse),
+                              .delta = device<float>(a.delta),
+                              .first = device<std::int64_t>(a.first),
+                              .dq = a.dq.data,
+                              .dk = a.dk.data,
+                              .dv = a.dv.data,
+                              .q_stride = a.q.stride(),
+                              .k_stride = a.k.stride(),
+                              .v_stride = a.v.stride(),
+                              .d_o_stride = a.d_o.stride(),
+                              .lse_stride = a.lse.stride(),
+                              .delta_stride = a.delta.stride(),
+                              .dq_stride = a.dq.stride(),
+                              .dk_stride = a.dk.stride(),
+                              .dv_stride = a.dv.stride(),
+                              .H = int(H),
+                              .G = int(G),
+                              .D = int(D),
+                              .scale = float(a.scale),
+                              .overwrite = overwrite,
+                              .mine = {},
+                              .count = 0,
+                              .others = {}};
   for (const Group& group : by_run(a.blocks, true))
     launch_group(args, group, tiles, bf16, launch_attention_dq_tiles, launch_attention_dq_plain, stream);
   for (const Group& group : by_run(a.blocks, false))

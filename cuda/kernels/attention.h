@@ -1,6 +1,6 @@
-// Attention over any visible range, without a library: the portable engine (compute capability 8.0 and later).
-// Deterministic; needs no workspace. bf16 with D = 64 or 128 runs on the tensor cores, everything else
-// (f32, any D up to 256) on plain arithmetic.
+// Attention over any visible range, without a library: the portable engine (compute capability 8.0 and
+// later). Deterministic; needs no workspace. bf16 with D = 64 or 128 runs on the tensor cores, everything
+// else (f32, any D up to 256) on plain arithmetic.
 #pragma once
 #include <cuda_runtime_api.h>
 #include "ops/ops.h"

@@ -33,7 +33,8 @@ struct AttentionBwdArgs {
   const float *lse, *delta;     // (H, Tq)
   const std::int64_t* first;    // (Tq)
   void *dq, *dk, *dv;           // f32: added to; T: overwritten
-  std::int64_t q_stride, k_stride, v_stride, d_o_stride, lse_stride, delta_stride, dq_stride, dk_stride, dv_stride;
+  std::int64_t q_stride, k_stride, v_stride, d_o_stride, lse_stride, delta_stride, dq_stride, dk_stride,
+      dv_stride;
   int H, G, D;
   float scale;
   bool overwrite;  // gradients are in T

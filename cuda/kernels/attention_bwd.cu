@@ -1,6 +1,6 @@
-// Attention, backward, in bf16 on the tensor cores (mma.sync): arithmetic bound. The gradient of keys and values
-// costs 8*D flop a visible pair, that of queries 6*D: the scores are computed in both, so that every sum has one
-// owner and one order. Deterministic.
+// Attention, backward, in bf16 on the tensor cores (mma.sync): arithmetic bound. The gradient of keys and
+// values costs 8*D flop a visible pair, that of queries 6*D: the scores are computed in both, so that every
+// sum has one owner and one order. Deterministic.
 //
 //   grid   dkv: one block of 4 warps per 64 keys of a key/value head; dq: one per 64 queries of a head
 //   each   dkv: warp owns 16 keys and all of D of dk and dv, and goes through the heads that read them and,
@@ -9,8 +9,8 @@
 //   needs  D = 64 or 128, rows on 16-byte boundaries; offsets are 64-bit
 //   source Dao 2023 (FlashAttention-2), alg. 2, split in two; checked against src/ops/cpu
 //
-// dkv computes transposed scores (keys by queries): probabilities and their gradients are then, in registers,
-// the left operands of the products that follow, and never go through memory.
+// dkv computes transposed scores (keys by queries): probabilities and their gradients are then, in
+// registers, the left operands of the products that follow, and never go through memory.
 #include "kernels/attention_tile.cuh"
 
 namespace annulus::cuda {
@@ -30,9 +30,9 @@ __device__ __forceinline__ void put(void* base, std::int64_t at, float x, float 
 }
 
 template <int D>
-__device__ __forceinline__ void put_rows(void* base, std::int64_t row, std::int64_t stride, std::int64_t column,
-                                         const float (&c)[D / 8][4], float scale, int first_row, int rows,
-                                         bool overwrite, int lane) {
+__device__ __forceinline__ void put_rows(void* base, std::int64_t row, std::int64_t stride,
+                                         std::int64_t column, const float (&c)[D / 8][4], float scale,
+                                         int first_row, int rows, bool overwrite, int lane) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int i = first_row + half * 8 + lane / 4;
@@ -58,8 +58,8 @@ struct SharedDq {
 /// Probabilities p = 2^(scale2 s - lse2) and their gradients p (ds - delta) of 16 queries and 64 keys; hidden
 /// pairs 0. `row` is the lane's first row of the tile, [from, to) the keys that each of its two rows sees.
 __device__ __forceinline__ void weigh(const float (&s)[8][4], float (&ds)[8][4], const float (&lse2)[2],
-                                      const float (&delta)[2], const int (&from)[2], const int (&to)[2], bool partial,
-                                      float scale2, int lane) {
+                                      const float (&delta)[2], const int (&from)[2], const int (&to)[2],
+                                      bool partial, float scale2, int lane) {
 #pragma unroll
   for (int n = 0; n < 8; ++n)
 #pragma unroll
@@ -72,7 +72,8 @@ __device__ __forceinline__ void weigh(const float (&s)[8][4], float (&ds)[8][4],
 }
 
 template <int D>
-__global__ void __launch_bounds__(kTileThreads, 2) attention_dq_kernel(const __grid_constant__ AttentionBwdArgs a) {
+__global__ void __launch_bounds__(kTileThreads, 2)
+    attention_dq_kernel(const __grid_constant__ AttentionBwdArgs a) {
   extern __shared__ __align__(256) unsigned char raw[];
   SharedDq<D>& shared = *reinterpret_cast<SharedDq<D>*>(raw);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -102,7 +103,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_dq_kernel(const __g
   if (more) {
     load_tile<D, kTile>(q_tile, static_cast<const nv_bf16*>(a.q) + row * a.q_stride + std::int64_t{h} * D,
                         a.q_stride, queries);
-    load_tile<D, kTile>(d_o_tile, static_cast<const nv_bf16*>(a.d_o) + row * a.d_o_stride + std::int64_t{h} * D,
+    load_tile<D, kTile>(d_o_tile,
+                        static_cast<const nv_bf16*>(a.d_o) + row * a.d_o_stride + std::int64_t{h} * D,
                         a.d_o_stride, queries);
     fetch(0);
   }
@@ -126,8 +128,10 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_dq_kernel(const __g
     more = walk.next(shared.first[0], position + queries - 1);
     if (more) fetch(kStage - stage);
     float s[1][8][4], ds[1][8][4];
-    product_rows<D, 1>(s, row_address<D>(q_tile, warp * 16, lane), column_address<D>(k_tile + stage, 0, lane));
-    product_rows<D, 1>(ds, row_address<D>(d_o_tile, warp * 16, lane), column_address<D>(v_tile + stage, 0, lane));
+    product_rows<D, 1>(s, row_address<D>(q_tile, warp * 16, lane),
+                       column_address<D>(k_tile + stage, 0, lane));
+    product_rows<D, 1>(ds, row_address<D>(d_o_tile, warp * 16, lane),
+                       column_address<D>(v_tile + stage, 0, lane));
     int from[2], to[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -135,15 +139,19 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_dq_kernel(const __g
       from[half] = near(shared.first[i] - key_position);
       to[half] = min(near(position + i + 1 - key_position), keys);
     }
-    const bool partial = keys < kTile || key_position < shared.first[kTile - 1] || key_position + kTile - 1 > position;
-    if (partial) weigh(s[0], ds[0], lse2, delta, from, to, true, scale2, lane);
-    else weigh(s[0], ds[0], lse2, delta, from, to, false, scale2, lane);
+    const bool partial =
+        keys < kTile || key_position < shared.first[kTile - 1] || key_position + kTile - 1 > position;
+    if (partial)
+      weigh(s[0], ds[0], lse2, delta, from, to, true, scale2, lane);
+    else
+      weigh(s[0], ds[0], lse2, delta, from, to, false, scale2, lane);
     std::uint32_t left[1][4][4];
     as_left(left[0], ds[0]);
     product_sum<D, 1>(dq, left, row_address<D>(k_tile + stage, 0, lane));
     stage = kStage - stage;
   }
-  put_rows<D>(a.dq, row, a.dq_stride, std::int64_t{h} * D, dq[0], a.scale, warp * 16, queries, a.overwrite, lane);
+  put_rows<D>(a.dq, row, a.dq_stride, std::int64_t{h} * D, dq[0], a.scale, warp * 16, queries, a.overwrite,
+              lane);
 }
 
 // ---- keys and values ----
@@ -198,11 +206,12 @@ struct QueryWalk {
   __device__ __forceinline__ int queries() const { return min(end - at, kTile); }
 };
 
-/// As above for 16 keys (rows) and 64 queries (columns): s becomes p, ds its gradient. `first`, `lse`, `delta`
-/// are the queries'; `distance` is the lane's first key position less that of the tile's first query.
+/// As above for 16 keys (rows) and 64 queries (columns): s becomes p, ds its gradient. `first`, `lse`,
+/// `delta` are the queries'; `distance` is the lane's first key position less that of the tile's first query.
 __device__ __forceinline__ void weigh_transposed(float (&s)[8][4], float (&ds)[8][4], const float* lse,
                                                  const float* delta, const std::int64_t* first, bool partial,
-                                                 std::int64_t key_position, int distance, float scale2, int lane) {
+                                                 std::int64_t key_position, int distance, float scale2,
+                                                 int lane) {
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
     const int column = n * 8 + (lane % 4) * 2;
@@ -222,7 +231,8 @@ __device__ __forceinline__ void weigh_transposed(float (&s)[8][4], float (&ds)[8
 }
 
 template <int D>
-__global__ void __launch_bounds__(kTileThreads, 2) attention_dkv_kernel(const __grid_constant__ AttentionBwdArgs a) {
+__global__ void __launch_bounds__(kTileThreads, 2)
+    attention_dkv_kernel(const __grid_constant__ AttentionBwdArgs a) {
   extern __shared__ __align__(256) unsigned char raw[];
   SharedDkv<D>& shared = *reinterpret_cast<SharedDkv<D>*>(raw);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -234,19 +244,23 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_dkv_kernel(const __
   const std::int64_t position = a.mine.position + start;
 
   load_tile<D, kTile>(shared_address(shared.k),
-                      static_cast<const nv_bf16*>(a.k) + row * a.k_stride + std::int64_t{g} * D, a.k_stride, keys);
+                      static_cast<const nv_bf16*>(a.k) + row * a.k_stride + std::int64_t{g} * D, a.k_stride,
+                      keys);
   load_tile<D, kTile>(shared_address(shared.v),
-                      static_cast<const nv_bf16*>(a.v) + row * a.v_stride + std::int64_t{g} * D, a.v_stride, keys);
+                      static_cast<const nv_bf16*>(a.v) + row * a.v_stride + std::int64_t{g} * D, a.v_stride,
+                      keys);
   for (int i = warp; i < a.count; i += kTileThreads / 32) {
     const Run run = a.others[i];
     const auto begin = min(max(position - run.position, std::int64_t{0}), run.count);
-    const int end = begin < run.count ? reach(a.first + run.at, int(run.count), position + keys - 1, lane) : 0;
+    const int end =
+        begin < run.count ? reach(a.first + run.at, int(run.count), position + keys - 1, lane) : 0;
     if (lane == 0) shared.begin[i] = static_cast<int>(begin), shared.end[i] = end;
   }
   __syncthreads();
 
   constexpr std::uint32_t kStage = sizeof(typename SharedDkv<D>::Stage);
-  const std::uint32_t q_tile = shared_address(shared.stage[0].q), d_o_tile = shared_address(shared.stage[0].d_o);
+  const std::uint32_t q_tile = shared_address(shared.stage[0].q),
+                      d_o_tile = shared_address(shared.stage[0].d_o);
   QueryWalk<D> walk{.a = a, .shared = shared, .head = g * ratio, .last_head = g * ratio + ratio - 1};
   const auto fetch = [&](std::uint32_t stage) {
     const std::int64_t from = walk.row();
@@ -254,17 +268,19 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_dkv_kernel(const __
     load_tile<D, kTile>(q_tile + stage,
                         static_cast<const nv_bf16*>(a.q) + from * a.q_stride + std::int64_t{walk.head} * D,
                         a.q_stride, queries);
-    load_tile<D, kTile>(d_o_tile + stage,
-                        static_cast<const nv_bf16*>(a.d_o) + from * a.d_o_stride + std::int64_t{walk.head} * D,
-                        a.d_o_stride, queries);
+    load_tile<D, kTile>(
+        d_o_tile + stage,
+        static_cast<const nv_bf16*>(a.d_o) + from * a.d_o_stride + std::int64_t{walk.head} * D, a.d_o_stride,
+        queries);
     // Rows past the end are zero: their probabilities are then 1, and meet zeros in every product.
     const int i = static_cast<int>(threadIdx.x) % kTile;
     const bool there = i < queries;
     const std::int64_t at = from + (there ? i : 0);
     if (threadIdx.x < kTile) {
-      copy_async<4>(shared_address(shared.stage[0].lse + i) + stage, a.lse + walk.head * a.lse_stride + at, there);
-      copy_async<4>(shared_address(shared.stage[0].delta + i) + stage, a.delta + walk.head * a.delta_stride + at,
+      copy_async<4>(shared_address(shared.stage[0].lse + i) + stage, a.lse + walk.head * a.lse_stride + at,
                     there);
+      copy_async<4>(shared_address(shared.stage[0].delta + i) + stage,
+                    a.delta + walk.head * a.delta_stride + at, there);
     } else {
       copy_async<8>(shared_address(shared.stage[0].first + i) + stage, a.first + at, there);
     }
@@ -292,7 +308,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_dkv_kernel(const __
     if (partial)
       weigh_transposed(s[0], ds[0], now.lse, now.delta, now.first, true, key_position,
                        near(key_position - query_position), scale2, lane);
-    else weigh_transposed(s[0], ds[0], now.lse, now.delta, now.first, false, 0, 0, scale2, lane);
+    else
+      weigh_transposed(s[0], ds[0], now.lse, now.delta, now.first, false, 0, 0, scale2, lane);
     std::uint32_t left[1][4][4];
     as_left(left[0], s[0]);
     product_sum<D, 1>(dv, left, row_address<D>(d_o_tile + stage, 0, lane));
@@ -300,12 +317,14 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_dkv_kernel(const __
     product_sum<D, 1>(dk, left, row_address<D>(q_tile + stage, 0, lane));
     stage = kStage - stage;
   }
-  put_rows<D>(a.dk, row, a.dk_stride, std::int64_t{g} * D, dk[0], a.scale, warp * 16, keys, a.overwrite, lane);
+  put_rows<D>(a.dk, row, a.dk_stride, std::int64_t{g} * D, dk[0], a.scale, warp * 16, keys, a.overwrite,
+              lane);
   put_rows<D>(a.dv, row, a.dv_stride, std::int64_t{g} * D, dv[0], 1.f, warp * 16, keys, a.overwrite, lane);
 }
 
 template <class Kernel>
-void launch(Kernel kernel, std::size_t bytes, std::int64_t heads, const AttentionBwdArgs& a, cudaStream_t stream) {
+void launch(Kernel kernel, std::size_t bytes, std::int64_t heads, const AttentionBwdArgs& a,
+            cudaStream_t stream) {
   cu(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
      "cudaFuncSetAttribute");
   const std::int64_t blocks = ceil_div(a.mine.count, kTile) * heads;
@@ -317,16 +336,22 @@ void launch(Kernel kernel, std::size_t bytes, std::int64_t heads, const Attentio
 }  // namespace
 
 bool launch_attention_dq_tiles(const AttentionBwdArgs& a, cudaStream_t stream) {
-  if (a.D == 64) launch(attention_dq_kernel<64>, sizeof(SharedDq<64>), a.H, a, stream);
-  else if (a.D == 128) launch(attention_dq_kernel<128>, sizeof(SharedDq<128>), a.H, a, stream);
-  else return false;
+  if (a.D == 64)
+    launch(attention_dq_kernel<64>, sizeof(SharedDq<64>), a.H, a, stream);
+  else if (a.D == 128)
+    launch(attention_dq_kernel<128>, sizeof(SharedDq<128>), a.H, a, stream);
+  else
+    return false;
   return true;
 }
 
 bool launch_attention_dkv_tiles(const AttentionBwdArgs& a, cudaStream_t stream) {
-  if (a.D == 64) launch(attention_dkv_kernel<64>, sizeof(SharedDkv<64>), a.G, a, stream);
-  else if (a.D == 128) launch(attention_dkv_kernel<128>, sizeof(SharedDkv<128>), a.G, a, stream);
-  else return false;
+  if (a.D == 64)
+    launch(attention_dkv_kernel<64>, sizeof(SharedDkv<64>), a.G, a, stream);
+  else if (a.D == 128)
+    launch(attention_dkv_kernel<128>, sizeof(SharedDkv<128>), a.G, a, stream);
+  else
+    return false;
   return true;
 }
 

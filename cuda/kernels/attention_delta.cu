@@ -1,8 +1,8 @@
 // delta[h,n] = sum_d o[n,h,d] * d_o[n,h,d]. Memory bound: 2*Tq*H*D*sizeof(T) bytes.
 //
 //   grid   groups of lanes in a grid-stride loop over (query, head)
-//   each   group of 4 to 32 lanes owns one head of one query; a lane adds pieces of W elements, the group adds
-//          its lanes by shuffles
+//   each   group of 4 to 32 lanes owns one head of one query; a lane adds pieces of W elements, the group
+//          adds its lanes by shuffles
 //   needs  offsets are 64-bit; odd D takes one element a lane
 //   source Dao et al. 2022, alg. 4 (D_i); checked against src/ops/cpu
 #include "kernels/attention_delta.h"
@@ -15,9 +15,9 @@ constexpr int kThreads = 256;
 
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads)
-    attention_delta_kernel(const T* __restrict__ o,       // (Tq, H, D), rows o_stride apart
-                           const T* __restrict__ d_o,     // (Tq, H, D), rows d_o_stride apart
-                           float* __restrict__ delta,    // (H, Tq), rows delta_stride apart
+    attention_delta_kernel(const T* __restrict__ o,    // (Tq, H, D), rows o_stride apart
+                           const T* __restrict__ d_o,  // (Tq, H, D), rows d_o_stride apart
+                           float* __restrict__ delta,  // (H, Tq), rows delta_stride apart
                            std::int64_t Tq, int H, int D, std::int64_t o_stride, std::int64_t d_o_stride,
                            std::int64_t delta_stride, int lanes) {
   const int groups = kThreads / lanes, lane = static_cast<int>(threadIdx.x) % lanes;

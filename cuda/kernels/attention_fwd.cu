@@ -1,10 +1,10 @@
 // Attention, forward, in bf16 on the tensor cores (mma.sync): arithmetic bound, 4*D flop a visible pair.
 //
-//   grid   one block of 4 warps per 128 queries of a head; the heads that share keys and values are neighbours,
-//          and late queries, which see most, come first
-//   each   warp owns 32 queries and all of D. Keys pass in tiles of 64: while the scores of a tile are computed
-//          its values arrive, and while these are used the next keys do. Tiles that no query sees are skipped,
-//          tiles that all see are not masked
+//   grid   one block of 4 warps per 128 queries of a head; the heads that share keys and values are
+//          neighbours, and late queries, which see most, come first
+//   each   warp owns 32 queries and all of D. Keys pass in tiles of 64: while the scores of a tile are
+//          computed its values arrive, and while these are used the next keys do. Tiles that no query sees
+//          are skipped, tiles that all see are not masked
 //   needs  D = 64 or 128, rows on 16-byte boundaries; deterministic; offsets are 64-bit
 //   source Dao 2023 (FlashAttention-2), alg. 1; merge of blocks: Liu et al. 2023; checked against src/ops/cpu
 #include "kernels/attention_tile.cuh"
@@ -30,7 +30,8 @@ struct Running {
 
 /// Scores that their query does not see become -inf. `query` is the lane's first row of the tile.
 __device__ __forceinline__ void mask(float (&s)[2][8][4], const std::int64_t* first, int query,
-                                     std::int64_t query_position, std::int64_t key_position, int keys, int lane) {
+                                     std::int64_t query_position, std::int64_t key_position, int keys,
+                                     int lane) {
 #pragma unroll
   for (int m = 0; m < 2; ++m)
 #pragma unroll
@@ -83,8 +84,8 @@ __device__ __forceinline__ void soften(float (&s)[2][8][4], Running<D>& r, float
 
 /// Merges a lane's rows into what earlier calls left, and writes them.
 template <int D>
-__device__ __forceinline__ void finish(const AttentionFwdArgs& a, Running<D>& r, std::int64_t tile_row, int query,
-                                       int queries, int h, int lane) {
+__device__ __forceinline__ void finish(const AttentionFwdArgs& a, Running<D>& r, std::int64_t tile_row,
+                                       int query, int queries, int h, int lane) {
 #pragma unroll
   for (int m = 0; m < 2; ++m)
 #pragma unroll
@@ -117,8 +118,10 @@ __device__ __forceinline__ void finish(const AttentionFwdArgs& a, Running<D>& r,
           const float2 old = *reinterpret_cast<const float2*>(acc + n * 8);
           x += keep * old.x, y += keep * old.y;
         }
-        if (a.ends) *reinterpret_cast<std::uint32_t*>(o + n * 8) = pack_bf16(x, y);
-        else *reinterpret_cast<float2*>(acc + n * 8) = make_float2(x, y);
+        if (a.ends)
+          *reinterpret_cast<std::uint32_t*>(o + n * 8) = pack_bf16(x, y);
+        else
+          *reinterpret_cast<float2*>(acc + n * 8) = make_float2(x, y);
       }
     }
 }
@@ -164,7 +167,8 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     load_tile<D, kTileKeys>(v_tile, v + walk.row() * a.v_stride, a.v_stride, keys);
     float s[2][8][4];
     product_rows<D, 2>(s, q_at, k_at);
-    if (keys < kTileKeys || key_position < shared.first[kQueries - 1] || key_position + kTileKeys - 1 > position)
+    if (keys < kTileKeys || key_position < shared.first[kQueries - 1] ||
+        key_position + kTileKeys - 1 > position)
       mask(s, shared.first, query, position, key_position, keys, lane);
     more = walk.next(shared.first[0], position + queries - 1);
     copies_arrived();
@@ -193,9 +197,12 @@ void launch(const AttentionFwdArgs& a, cudaStream_t stream) {
 }  // namespace
 
 bool launch_attention_fwd_tiles(const AttentionFwdArgs& a, cudaStream_t stream) {
-  if (a.D == 64) launch<64>(a, stream);
-  else if (a.D == 128) launch<128>(a, stream);
-  else return false;
+  if (a.D == 64)
+    launch<64>(a, stream);
+  else if (a.D == 128)
+    launch<128>(a, stream);
+  else
+    return false;
   return true;
 }
 

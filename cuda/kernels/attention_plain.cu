@@ -1,5 +1,5 @@
-// Attention, forward and backward, on plain arithmetic: for f32, and for head sizes that the tensor-core kernels do
-// not have. Simple and correct before fast: every score is one warp's dot product.
+// Attention, forward and backward, on plain arithmetic: for f32, and for head sizes that the tensor-core
+// kernels do not have. Simple and correct before fast: every score is one warp's dot product.
 //
 //   grid   a warp per (query, head) forward and for dq, per (key, key/value head) for dk and dv
 //   each   lane owns the dimensions lane, lane + 32, ...; keys (or queries) pass four at a time
@@ -105,19 +105,23 @@ __global__ void __launch_bounds__(kThreads)
     if (lane + 32 * d >= a.D) continue;
     float x = out[d] * take;
     if (keep != 0.f) x += keep * a.acc[row * a.acc_stride + at];
-    if (a.ends) static_cast<T*>(a.o)[row * a.o_stride + at] = from_float<T>(x);
-    else a.acc[row * a.acc_stride + at] = x;
+    if (a.ends)
+      static_cast<T*>(a.o)[row * a.o_stride + at] = from_float<T>(x);
+    else
+      a.acc[row * a.acc_stride + at] = x;
   }
 }
 
 template <class T, int J>
-__device__ __forceinline__ void put(void* base, std::int64_t at, const float (&v)[J], float scale, bool overwrite,
-                                    int D, int lane) {
+__device__ __forceinline__ void put(void* base, std::int64_t at, const float (&v)[J], float scale,
+                                    bool overwrite, int D, int lane) {
 #pragma unroll
   for (int j = 0; j < J; ++j) {
     if (lane + 32 * j >= D) continue;
-    if (overwrite) static_cast<T*>(base)[at + lane + 32 * j] = from_float<T>(v[j] * scale);
-    else static_cast<float*>(base)[at + lane + 32 * j] += v[j] * scale;
+    if (overwrite)
+      static_cast<T*>(base)[at + lane + 32 * j] = from_float<T>(v[j] * scale);
+    else
+      static_cast<float*>(base)[at + lane + 32 * j] += v[j] * scale;
   }
 }
 

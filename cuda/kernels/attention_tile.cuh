@@ -1,8 +1,8 @@
-// Tiles of the tensor-core attention kernels: rows of one head in shared memory, products of tiles, and the walk
-// over the keys that a tile of queries sees. Included by .cu files only.
+// Tiles of the tensor-core attention kernels: rows of one head in shared memory, products of tiles, and the
+// walk over the keys that a tile of queries sees. Included by .cu files only.
 //
-// A tile lies row after row, D bf16 a row, in pieces of 16 bytes; piece c of row r is at place c ^ (r % 8), so
-// that eight rows of one column of pieces lie in different banks.
+// A tile lies row after row, D bf16 a row, in pieces of 16 bytes; piece c of row r is at place c ^ (r % 8),
+// so that eight rows of one column of pieces lie in different banks.
 #pragma once
 #include "kernels/attention_args.h"
 #include "kernels/common.cuh"
@@ -17,7 +17,8 @@ inline constexpr float kLog2e = 1.4426950408889634f;
 /// Starts the copy of rows [0, valid) of a head, `stride` elements apart, to a tile of `Rows` rows; zeros
 /// follow.
 template <int D, int Rows>
-__device__ __forceinline__ void load_tile(std::uint32_t tile, const nv_bf16* from, std::int64_t stride, int valid) {
+__device__ __forceinline__ void load_tile(std::uint32_t tile, const nv_bf16* from, std::int64_t stride,
+                                          int valid) {
   constexpr int kPieces = D / 8, kStep = kTileThreads / kPieces;
   const int row0 = static_cast<int>(threadIdx.x) / kPieces, piece = static_cast<int>(threadIdx.x) % kPieces;
   static_assert(kStep % 8 == 0, "the swizzle of a thread's rows is one constant");
@@ -30,16 +31,16 @@ __device__ __forceinline__ void load_tile(std::uint32_t tile, const nv_bf16* fro
   }
 }
 
-/// The lane's address in a tile for load_matrices of 16 rows from `row` (a multiple of 8), two columns of pieces.
-/// As left operand: matrices are (rows 0-7, 8-15) x piece, then the same x next piece. Transposed, the same
-/// order is the right operand's when rows are the summed dimension.
+/// The lane's address in a tile for load_matrices of 16 rows from `row` (a multiple of 8), two columns of
+/// pieces. As left operand: matrices are (rows 0-7, 8-15) x piece, then the same x next piece. Transposed,
+/// the same order is the right operand's when rows are the summed dimension.
 template <int D>
 __device__ __forceinline__ std::uint32_t row_address(std::uint32_t tile, int row, int lane) {
   return tile + (row + lane % 16) * D * 2 + (((lane / 16) ^ (lane % 8)) * 16);
 }
 
-/// As right operand when pieces are the summed dimension: matrices are rows 0-7 x (piece, next piece), then rows
-/// 8-15 x the same.
+/// As right operand when pieces are the summed dimension: matrices are rows 0-7 x (piece, next piece), then
+/// rows 8-15 x the same.
 template <int D>
 __device__ __forceinline__ std::uint32_t column_address(std::uint32_t tile, int row, int lane) {
   return tile + (row + lane % 8 + (lane / 16) * 8) * D * 2 + ((((lane / 8) % 2) ^ (lane % 8)) * 16);
@@ -47,7 +48,9 @@ __device__ __forceinline__ std::uint32_t column_address(std::uint32_t tile, int 
 
 /// Address of the pieces 2 * step and 2 * step + 1, given the lane's address for step 0 within its row. Row
 /// starts are multiples of the swizzle's span, so the change is an exclusive or.
-__device__ __forceinline__ std::uint32_t at_step(std::uint32_t address, int step) { return address ^ (step * 32); }
+__device__ __forceinline__ std::uint32_t at_step(std::uint32_t address, int step) {
+  return address ^ (step * 32);
+}
 
 /// c (16 M rows, 64) = a b' for M blocks of 16 rows of `a` and 64 rows of `b`, both tiles with D columns.
 /// `a` and `b` are the lane's addresses from row_address and column_address.

@@ -1,9 +1,8 @@
 // Conversion between f32 and bf16. Memory bound: 6 bytes an element.
 //
-//   grid   one thread per 8 elements; the last elements of a vector whose length 8 does not divide go one by one
-//   each   thread converts 8 elements
-//   needs  offsets are 64-bit; a misaligned vector takes one element a thread
-//   source rounding is to nearest even, as in src/core/bf16.h
+//   grid   one thread per 8 elements; the last elements of a vector whose length 8 does not divide go one by
+//   one each   thread converts 8 elements needs  offsets are 64-bit; a misaligned vector takes one element a
+//   thread source rounding is to nearest even, as in src/core/bf16.h
 #include "kernels/cast.h"
 #include "kernels/common.cuh"
 
@@ -31,18 +30,36 @@ void cast(const Cast& a, cudaStream_t stream) {
   const bool wide = wide_vector(a.from, 8) && wide_vector(a.to, 8);
   const auto kernel = wide ? cast_kernel<From, To, 8> : cast_kernel<From, To, 1>;
   kernel<<<grid_for(ceil_div(N, kThreads * (wide ? 8 : 1))), kThreads, 0, stream>>>(device<From>(a.from),
-                                                                                     device<To>(a.to), N);
+                                                                                    device<To>(a.to), N);
   launched("cast_kernel");
 }
 
+/// One block a row; rows of `to` may be strided.
+__global__ void __launch_bounds__(kThreads)
+    narrow_rows_kernel(const float* __restrict__ from, nv_bf16* __restrict__ to, std::int64_t width,
+                       std::int64_t to_stride) {
+  const std::int64_t row = blockIdx.x;
+  for (std::int64_t i = threadIdx.x; i < width; i += kThreads)
+    to[row * to_stride + i] = from_float<nv_bf16>(from[row * width + i]);
+}
+
 }  // namespace
+
+void launch_narrow_rows(const Tensor& from, const Tensor& to, cudaStream_t stream) {
+  need(from.shape == to.shape && from.contiguous(), "narrow_rows: layout");
+  if (from.size() == 0) return;
+  narrow_rows_kernel<<<static_cast<unsigned>(from.shape[0]), kThreads, 0, stream>>>(
+      device<float>(from), device<nv_bf16>(to), from.row_size(), to.stride());
+  launched("narrow_rows_kernel");
+}
 
 void launch_cast(const Cast& a, cudaStream_t stream) {
   need(a.from.size() == a.to.size() && a.from.contiguous() && a.to.contiguous(), "cast: layout");
   if (a.from.size() == 0) return;
   if (a.from.dtype == a.to.dtype) {
     cu(cudaMemcpyAsync(a.to.data, a.from.data, static_cast<std::size_t>(a.from.bytes()),
-                       cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync cast");
+                       cudaMemcpyDeviceToDevice, stream),
+       "cudaMemcpyAsync cast");
   } else if (is_bf16(a.from)) {
     need(!is_bf16(a.to), "cast: type");
     cast<nv_bf16, float>(a, stream);

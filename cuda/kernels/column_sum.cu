@@ -1,7 +1,8 @@
 // Column sums. Memory bound: N*C*sizeof(T) bytes.
 //
 //   grid   (slice of 32 * W columns, chunk of rows); a second kernel adds the chunks up
-//   each   thread owns W columns and walks every 8th row of its chunk; the 8 sums of a column are added in order
+//   each   thread owns W columns and walks every 8th row of its chunk; the 8 sums of a column are added in
+//          order
 //   needs  scratch for one f32 row of C per chunk; offsets are 64-bit
 //   source checked against src/ops/cpu
 #include "kernels/column_sum.h"
@@ -16,7 +17,7 @@ constexpr std::int64_t kRowsAtLeast = 64;  // rows a chunk, so that partials sta
 
 template <class T, int W>
 __global__ void __launch_bounds__(kLanes* kRows)
-    column_sum_kernel(const T* __restrict__ x,       // (N, C), rows `stride` apart
+    column_sum_kernel(const T* __restrict__ x,      // (N, C), rows `stride` apart
                       float* __restrict__ partial,  // (gridDim.y, C)
                       std::int64_t N, std::int64_t C, std::int64_t stride) {
   __shared__ float part[kRows][kLanes * W + 1];
@@ -67,7 +68,8 @@ void launch_column_sum(const ColumnSum& a, Scratch scratch, cudaStream_t stream)
   if (N * C == 0) return;
   const std::int64_t chunks = partial_rows(scratch, C, ceil_div(N, kRowsAtLeast));
   float* partial = static_cast<float*>(scratch.data);
-  is_bf16(a.x) ? column_sum<nv_bf16>(a, partial, chunks, stream) : column_sum<float>(a, partial, chunks, stream);
+  is_bf16(a.x) ? column_sum<nv_bf16>(a, partial, chunks, stream)
+               : column_sum<float>(a, partial, chunks, stream);
   launch_add_partials(partial, chunks, C, C, device<float>(a.out), stream);
 }
 

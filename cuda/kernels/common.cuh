@@ -1,5 +1,5 @@
-// What the kernels share: typed pointers, wide loads and stores that widen to float, sums over lanes and blocks,
-// grid sizes. Included by .cu files only.
+// What the kernels share: typed pointers, wide loads and stores that widen to float, sums over lanes and
+// blocks, grid sizes. Included by .cu files only.
 #pragma once
 #include <cuda_bf16.h>
 #include <algorithm>
@@ -16,8 +16,10 @@ using nv_bf16 = __nv_bfloat16;
 template <class T>
 T* device(const Tensor& t, std::source_location at = std::source_location::current()) {
   if (!t) return nullptr;
-  if constexpr (std::is_same_v<T, nv_bf16>) return reinterpret_cast<nv_bf16*>(t.as<bf16>(at));
-  else return t.as<T>(at);
+  if constexpr (std::is_same_v<T, nv_bf16>)
+    return reinterpret_cast<nv_bf16*>(t.as<bf16>(at));
+  else
+    return t.as<T>(at);
 }
 
 /// Whether `t` is bf16 (true) or f32 (false); anything else is a bug of the caller.
@@ -45,20 +47,28 @@ inline bool wide_vector(const Tensor& t, std::int64_t width) {
   return !t || reinterpret_cast<std::uintptr_t>(t.data) % static_cast<std::uintptr_t>(step) == 0;
 }
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 /// Blocks for `items` pieces of work in a grid-stride loop.
 inline unsigned grid_for(std::int64_t items, std::int64_t limit = 0x7fffffff) {
   return static_cast<unsigned>(std::clamp<std::int64_t>(items, 1, limit));
 }
 
-__device__ __forceinline__ float to_float(float v) { return v; }
-__device__ __forceinline__ float to_float(nv_bf16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ float to_float(float v) {
+  return v;
+}
+__device__ __forceinline__ float to_float(nv_bf16 v) {
+  return __bfloat162float(v);
+}
 
 template <class T>
 __device__ __forceinline__ T from_float(float v) {
-  if constexpr (std::is_same_v<T, nv_bf16>) return __float2bfloat16_rn(v);
-  else return v;
+  if constexpr (std::is_same_v<T, nv_bf16>)
+    return __float2bfloat16_rn(v);
+  else
+    return v;
 }
 
 /// W elements from p, widened. W > 1 needs p aligned to min(16, W * sizeof(T)) bytes.
@@ -113,8 +123,9 @@ __device__ __forceinline__ void store(T* p, const float (&v)[W]) {
   } else {
 #pragma unroll
     for (int i = 0; i < W; i += 8)
-      *reinterpret_cast<uint4*>(p + i) = make_uint4(pack_bf16(v[i], v[i + 1]), pack_bf16(v[i + 2], v[i + 3]),
-                                                    pack_bf16(v[i + 4], v[i + 5]), pack_bf16(v[i + 6], v[i + 7]));
+      *reinterpret_cast<uint4*>(p + i) =
+          make_uint4(pack_bf16(v[i], v[i + 1]), pack_bf16(v[i + 2], v[i + 3]), pack_bf16(v[i + 4], v[i + 5]),
+                     pack_bf16(v[i + 6], v[i + 7]));
   }
 }
 

@@ -1,5 +1,5 @@
-// Embedding look-up and its gradient. Memory bound.
-// Forward: 2*N*C*sizeof(T) bytes. Backward: N*C*sizeof(T) in, 8*C bytes in and out for each distinct id.
+// Embedding look-up and its gradient. Memory bound. Forward: 2*N*C*sizeof(T) bytes. Backward: N*C*sizeof(T)
+// in, 8*C bytes in and out for each distinct id.
 //
 //   grid   fwd: a block per token; bwd: (token in sorted order, slice of columns); a block whose token does
 //          not begin a run of equal ids has nothing to do
@@ -18,8 +18,8 @@ constexpr int kAhead = 8;  // rows of dy in flight a thread
 
 template <class Piece>
 __global__ void embed_fwd_kernel(const std::int32_t* __restrict__ ids,  // (N)
-                                 const Piece* __restrict__ table,      // (V, pieces)
-                                 Piece* __restrict__ y,                // (N, pieces)
+                                 const Piece* __restrict__ table,       // (V, pieces)
+                                 Piece* __restrict__ y,                 // (N, pieces)
                                  std::int64_t N, std::int64_t pieces) {
   for (std::int64_t n = blockIdx.x; n < N; n += gridDim.x) {
     const Piece* from = table + ids[n] * pieces;
@@ -28,12 +28,11 @@ __global__ void embed_fwd_kernel(const std::int32_t* __restrict__ ids,  // (N)
 }
 
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads)
-    embed_bwd_kernel(const std::int32_t* __restrict__ ids,    // (N)
-                     const std::int32_t* __restrict__ order,  // (N)
-                     const T* __restrict__ dy,                // (N, C)
-                     float* __restrict__ dtable,              // (V, C)
-                     std::int64_t N, std::int64_t C) {
+__global__ void __launch_bounds__(kThreads) embed_bwd_kernel(const std::int32_t* __restrict__ ids,    // (N)
+                                                             const std::int32_t* __restrict__ order,  // (N)
+                                                             const T* __restrict__ dy,    // (N, C)
+                                                             float* __restrict__ dtable,  // (V, C)
+                                                             std::int64_t N, std::int64_t C) {
   __shared__ std::int32_t rows[kThreads];
   for (std::int64_t start = blockIdx.x; start < N; start += gridDim.x) {
     const std::int64_t id = ids[order[start]];
@@ -100,15 +99,18 @@ void launch_embed_fwd(const EmbedFwd& a, cudaStream_t stream) {
   if (N * C == 0) return;
   const auto copy = [&]<class Piece>(Piece) {
     const std::int64_t pieces = C * bytes_of(a.y.dtype) / static_cast<std::int64_t>(sizeof(Piece));
-    embed_fwd_kernel<Piece><<<grid_for(N), kThreads, 0, stream>>>(
-        device<std::int32_t>(a.ids), static_cast<const Piece*>(a.table.data), static_cast<Piece*>(a.y.data), N,
-        pieces);
+    embed_fwd_kernel<Piece><<<grid_for(N), kThreads, 0, stream>>>(device<std::int32_t>(a.ids),
+                                                                  static_cast<const Piece*>(a.table.data),
+                                                                  static_cast<Piece*>(a.y.data), N, pieces);
     launched("embed_fwd_kernel");
   };
   const std::int64_t width = 16 / bytes_of(a.y.dtype);
-  if (wide_rows(a.y, width) && wide_rows(a.table, width)) copy(uint4{});
-  else if (is_bf16(a.y)) copy(std::uint16_t{});
-  else copy(std::uint32_t{});
+  if (wide_rows(a.y, width) && wide_rows(a.table, width))
+    copy(uint4{});
+  else if (is_bf16(a.y))
+    copy(std::uint16_t{});
+  else
+    copy(std::uint32_t{});
 }
 
 void launch_embed_bwd(const EmbedBwd& a, cudaStream_t stream) {

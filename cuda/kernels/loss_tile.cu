@@ -1,11 +1,13 @@
-// Softmax cross-entropy of a tile of tokens, in place. Memory bound: 2*N*V*sizeof(T) bytes (logits in, gradient
-// out); the part of a row that does not fit in shared memory is read a second time, mostly from L2.
+// Softmax cross-entropy of a tile of tokens, in place. Memory bound: 2*N*V*sizeof(T) bytes (logits in,
+// gradient out); the part of a row that does not fit in shared memory is read a second time, mostly from
+// L2.
 //
 //   grid   one block per row
-//   each   thread walks the row in pieces of W logits and keeps a running maximum and sum; partial results meet
-//          in a fixed order; a second pass writes scale * (softmax - onehot). The first logits of a row stay
-//          in shared memory between the passes, as many as fit
-//   needs  dynamic shared memory up to the device's limit; offsets are 64-bit; odd V takes one element a thread
+//   each   thread walks the row in pieces of W logits and keeps a running maximum and sum; partial results
+//          meet in a fixed order; a second pass writes scale * (softmax - onehot). The first logits of a row
+//          stay in shared memory between the passes, as many as fit
+//   needs  dynamic shared memory up to the device's limit; offsets are 64-bit; odd V takes one element a
+//          thread
 //   source Milakov & Gimelshein 2018, alg. 3; checked against src/ops/cpu
 #include <cmath>
 #include "kernels/common.cuh"
@@ -62,12 +64,12 @@ __device__ Running block_join(Running r, Running* part) {
 
 template <class T, int W, bool Entropy>
 __global__ void __launch_bounds__(kMaxThreads)
-    loss_tile_kernel(T* logits,                                  // (N, V)
+    loss_tile_kernel(T* logits,                                 // (N, V)
                      const std::int32_t* __restrict__ targets,  // (N)
-                     float* __restrict__ nll,                    // (N)
-                     float* __restrict__ hit,                    // (N), may be null
-                     float* __restrict__ entropy,                // (N), null without Entropy
-                     std::int64_t V, std::int64_t kept,          // logits kept in shared memory, W divides it
+                     float* __restrict__ nll,                   // (N)
+                     float* __restrict__ hit,                   // (N), may be null
+                     float* __restrict__ entropy,               // (N), null without Entropy
+                     std::int64_t V, std::int64_t kept,         // logits kept in shared memory, W divides it
                      float scale) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ Running part[32];
@@ -143,9 +145,12 @@ void loss_tile(const LossTile& a, cudaStream_t stream) {
   const std::int64_t kept = std::min(V, room);
   const auto kernel = a.entropy ? loss_tile_kernel<T, W, true> : loss_tile_kernel<T, W, false>;
   const auto bytes = static_cast<int>(kept * std::int64_t{sizeof(T)});
-  cu(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
-  const int threads = bytes > limit / 2 ? kMaxThreads : static_cast<int>(std::clamp<std::int64_t>(
-                                                            ceil_div(V, 32 * W) * 32, 32, kMaxThreads / 2));
+  cu(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+     "cudaFuncSetAttribute");
+  const int threads =
+      bytes > limit / 2
+          ? kMaxThreads
+          : static_cast<int>(std::clamp<std::int64_t>(ceil_div(V, 32 * W) * 32, 32, kMaxThreads / 2));
   kernel<<<unsigned(N), threads, static_cast<unsigned>(bytes), stream>>>(
       device<T>(a.logits), device<std::int32_t>(a.targets), device<float>(a.nll), device<float>(a.hit),
       device<float>(a.entropy), V, kept, static_cast<float>(a.scale));

@@ -1,5 +1,5 @@
-// Merges one block's attention into the running softmax. Memory bound: n*H*D * (sizeof o_blk + 8) bytes, less
-// where the merge begins (acc is not read) or ends (o is written instead of acc).
+// Merges one block's attention into the running softmax. Memory bound: n*H*D * (sizeof o_blk + 8) bytes,
+// less where the merge begins (acc is not read) or ends (o is written instead of acc).
 //
 //   grid   groups of lanes in a grid-stride loop over (query, head)
 //   each   group of 4 to 32 lanes owns one head of one query; a lane merges pieces of W elements
@@ -69,8 +69,10 @@ __global__ void __launch_bounds__(kThreads) lse_merge_kernel(MergeArgs a) {
 #pragma unroll
         for (int w = 0; w < W; ++w) sum[w] += add * v[w];
       }
-      if (a.o != nullptr) store(static_cast<T*>(a.o) + n * a.o_stride + at, sum);
-      else store(a.acc + n * a.acc_stride + at, sum);
+      if (a.o != nullptr)
+        store(static_cast<T*>(a.o) + n * a.o_stride + at, sum);
+      else
+        store(a.acc + n * a.acc_stride + at, sum);
     }
   }
 }
@@ -95,16 +97,27 @@ void launch_lse_merge(const LseMerge& a, cudaStream_t stream) {
   if (a.ends) a.o.expect({n, H, D});
   need(a.acc || (a.begins && a.ends), "lse_merge: no acc");
   if (n * H * D == 0) return;
-  const MergeArgs args{.o_blk = a.o_blk.data, .lse_blk = device<float>(a.lse_blk), .acc = device<float>(a.acc),
-                       .lse = device<float>(a.lse), .o = a.ends ? a.o.data : nullptr, .n = n,
-                       .H = static_cast<int>(H), .D = static_cast<int>(D), .lanes = 0,
-                       .o_blk_stride = a.o_blk.stride(), .lse_blk_stride = a.lse_blk.stride(),
-                       .acc_stride = a.acc.stride(), .lse_stride = a.lse.stride(), .o_stride = a.o.stride(),
+  const MergeArgs args{.o_blk = a.o_blk.data,
+                       .lse_blk = device<float>(a.lse_blk),
+                       .acc = device<float>(a.acc),
+                       .lse = device<float>(a.lse),
+                       .o = a.ends ? a.o.data : nullptr,
+                       .n = n,
+                       .H = static_cast<int>(H),
+                       .D = static_cast<int>(D),
+                       .lanes = 0,
+                       .o_blk_stride = a.o_blk.stride(),
+                       .lse_blk_stride = a.lse_blk.stride(),
+                       .acc_stride = a.acc.stride(),
+                       .lse_stride = a.lse.stride(),
+                       .o_stride = a.o.stride(),
                        .begins = a.begins};
-  const bool wide = D % 8 == 0 && wide_rows(a.o_blk, 8) && wide_rows(a.acc, 8) && (!a.ends || wide_rows(a.o, 8));
+  const bool wide =
+      D % 8 == 0 && wide_rows(a.o_blk, 8) && wide_rows(a.acc, 8) && (!a.ends || wide_rows(a.o, 8));
   const bool block_bf16 = a.o_blk && is_bf16(a.o_blk), out_bf16 = a.ends && is_bf16(a.o);
   if (block_bf16) {
-    out_bf16 ? lse_merge<nv_bf16, nv_bf16>(args, wide, stream) : lse_merge<nv_bf16, float>(args, wide, stream);
+    out_bf16 ? lse_merge<nv_bf16, nv_bf16>(args, wide, stream)
+             : lse_merge<nv_bf16, float>(args, wide, stream);
   } else {
     out_bf16 ? lse_merge<float, nv_bf16>(args, wide, stream) : lse_merge<float, float>(args, wide, stream);
   }

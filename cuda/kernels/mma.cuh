@@ -1,5 +1,5 @@
-// The instructions of the tensor-core kernels (compute capability 8.0 and later): asynchronous copies into shared
-// memory, matrix loads, and the bf16 product with f32 sums. Included by .cu files only.
+// The instructions of the tensor-core kernels (compute capability 8.0 and later): asynchronous copies into
+// shared memory, matrix loads, and the bf16 product with f32 sums. Included by .cu files only.
 #pragma once
 #include <cuda_bf16.h>
 #include <cstdint>
@@ -23,7 +23,9 @@ __device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, b
 }
 
 /// Waits for all asynchronous copies of this thread.
-__device__ __forceinline__ void copies_arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void copies_arrived() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
 
 /// Four 8 x 8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&m)[4], std::uint32_t address) {

@@ -42,7 +42,7 @@ std::int64_t partial_rows(Scratch scratch, std::int64_t columns, std::int64_t wa
 void launch_add_partials(const float* partial, std::int64_t rows, std::int64_t stride, std::int64_t columns,
                          float* out, cudaStream_t stream) {
   add_partials_kernel<<<grid_for(ceil_div(columns, 32)), dim3(32, 32), 0, stream>>>(partial, rows, stride,
-                                                                                     columns, out);
+                                                                                    columns, out);
   launched("add_partials_kernel");
 }
 

@@ -1,5 +1,5 @@
-// The second half of a deterministic column sum: kernels leave one partial row a block, these rows are added up
-// in order.
+// The second half of a deterministic column sum: kernels leave one partial row a block, these rows are added
+// up in order.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace annulus::cuda {
 
-/// Partial rows of a launch at most. A constant, so that the order of a sum does not depend on the device: four
-/// blocks for each of 132 multiprocessors.
+/// Partial rows of a launch at most. A constant, so that the order of a sum does not depend on the device:
+/// four blocks for each of 132 multiprocessors.
 inline constexpr std::int64_t kPartials = 528;
 
 /// Rows of `columns` floats that fit in the scratch, at most `wanted`. Fails when not even one does.

@@ -5,13 +5,13 @@
 //   each   block computes cos and sin of a token's R angles once for all its heads; a group of 1 to 32 lanes
 //          owns a head; a lane owns units of the head: W pairs (x[i..], x[i+R..]), or W dimensions that pass
 //          through. bwd: gradients of the norm weights stay in the lane's registers over all tokens of the
-//          block, meet in shared memory in a fixed order, are left as one partial row, and a second kernel adds
-//          the partial rows up
+//          block, meet in shared memory in a fixed order, are left as one partial row, and a second kernel
+//          adds the partial rows up
 //   needs  D <= 256; scratch of a few rows of 2*D floats (bwd with norm weights); offsets are 64-bit
 //   source Su et al. 2021, eq. 34 (half-split as in Hugging Face); checked against src/ops/cpu
 //
-// Angles are position * inv_freq in double, brought to [-pi, pi] in double, and only then rounded to float: at
-// position 4,000,000 a float product would be wrong by up to 0.25 rad.
+// Angles are position * inv_freq in double, brought to [-pi, pi] in double, and only then rounded to float:
+// at position 4,000,000 a float product would be wrong by up to 0.12 rad.
 #include "kernels/common.cuh"
 #include "kernels/partials.h"
 #include "kernels/qk_rope.h"
@@ -159,8 +159,8 @@ __global__ void __launch_bounds__(kThreads) qk_rope_fwd_kernel(RopeArgs a) {
   }
 }
 
-/// dy (of w * x * rstd) becomes dx; the lane's part of dw grows. All lanes of the warp take part; `norm` may be
-/// null.
+/// dy (of w * x * rstd) becomes dx; the lane's part of dw grows. All lanes of the warp take part; `norm` may
+/// be null.
 template <class T, int W, int K>
 __device__ __forceinline__ void norm_back(Part<W, K>& dy, const Part<W, K>& x, const T* norm, Part<W, K>& dw,
                                           const RopeArgs& a, int lane) {
@@ -192,7 +192,8 @@ __device__ __forceinline__ void norm_back(Part<W, K>& dy, const Part<W, K>& x, c
 
 /// The groups' sums of one norm weight's gradient, added in order of the group.
 template <int W, int K>
-__device__ void leave(const Part<W, K>& dw, float* shared, float* out, const RopeArgs& a, int lane, int group) {
+__device__ void leave(const Part<W, K>& dw, float* shared, float* out, const RopeArgs& a, int lane,
+                      int group) {
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < K; ++k) {
@@ -301,7 +302,8 @@ void qk_rope_bwd(const QkRopeBwd& op, const RopeArgs& a, std::int64_t blocks, cu
 }
 
 void check(const RopeArgs& a) {
-  need(a.D <= kMaxD && 2 * a.R <= a.D, "qk_rope: heads of more than 256 dimensions, or more angles than pairs");
+  need(a.D <= kMaxD && 2 * a.R <= a.D,
+       "qk_rope: heads of more than 256 dimensions, or more angles than pairs");
 }
 
 }  // namespace
@@ -310,11 +312,23 @@ void launch_qk_rope_fwd(const QkRopeFwd& op, cudaStream_t stream) {
   const std::int64_t N = op.q.shape[0], H = op.q.shape[1], D = op.q.shape[2], G = op.kv.shape[2];
   op.qkv.expect({N, H + 2 * G, D}), op.kv.expect({2, N, G, D}), op.positions.expect({N});
   need(op.qkv.contiguous() && op.q.contiguous() && op.kv.contiguous(), "qk_rope_fwd: rows are strided");
-  const RopeArgs a{.qkv = op.qkv.data, .q_norm = op.q_norm.data, .k_norm = op.k_norm.data,
-                   .positions = device<std::int64_t>(op.positions), .inv_freq = device<double>(op.inv_freq),
-                   .q = op.q.data, .kv = op.kv.data, .dqkv = nullptr, .partial = nullptr, .N = N,
-                   .H = int(H), .G = int(G), .D = int(D), .R = op.inv_freq ? int(op.inv_freq.shape[0]) : 0, .lanes = 0,
-                   .factor = float(op.factor), .eps = float(op.eps)};
+  const RopeArgs a{.qkv = op.qkv.data,
+                   .q_norm = op.q_norm.data,
+                   .k_norm = op.k_norm.data,
+                   .positions = device<std::int64_t>(op.positions),
+                   .inv_freq = device<double>(op.inv_freq),
+                   .q = op.q.data,
+                   .kv = op.kv.data,
+                   .dqkv = nullptr,
+                   .partial = nullptr,
+                   .N = N,
+                   .H = int(H),
+                   .G = int(G),
+                   .D = int(D),
+                   .R = op.inv_freq ? int(op.inv_freq.shape[0]) : 0,
+                   .lanes = 0,
+                   .factor = float(op.factor),
+                   .eps = float(op.eps)};
   check(a);
   if (N * (H + G) * D == 0) return;
   is_bf16(op.qkv) ? qk_rope_fwd<nv_bf16>(op, a, stream) : qk_rope_fwd<float>(op, a, stream);
@@ -325,13 +339,25 @@ void launch_qk_rope_bwd(const QkRopeBwd& op, Scratch scratch, cudaStream_t strea
   op.qkv.expect({N, H + 2 * G, D}), op.dqkv.expect({N, H + 2 * G, D}), op.dkv.expect({2, N, G, D});
   op.positions.expect({N});
   need(op.qkv.contiguous() && op.dqkv.contiguous() && op.dq.contiguous() && op.dkv.contiguous() &&
-           op.dq.dtype == op.dkv.dtype, "qk_rope_bwd: layout");
+           op.dq.dtype == op.dkv.dtype,
+       "qk_rope_bwd: layout");
   const bool sums = op.dq_norm || op.dk_norm;
-  RopeArgs a{.qkv = op.qkv.data, .q_norm = op.q_norm.data, .k_norm = op.k_norm.data,
-             .positions = device<std::int64_t>(op.positions), .inv_freq = device<double>(op.inv_freq),
-             .q = op.dq.data, .kv = op.dkv.data, .dqkv = op.dqkv.data,
-             .partial = sums ? static_cast<float*>(scratch.data) : nullptr, .N = N, .H = int(H), .G = int(G),
-             .D = int(D), .R = op.inv_freq ? int(op.inv_freq.shape[0]) : 0, .lanes = 0, .factor = float(op.factor),
+  RopeArgs a{.qkv = op.qkv.data,
+             .q_norm = op.q_norm.data,
+             .k_norm = op.k_norm.data,
+             .positions = device<std::int64_t>(op.positions),
+             .inv_freq = device<double>(op.inv_freq),
+             .q = op.dq.data,
+             .kv = op.dkv.data,
+             .dqkv = op.dqkv.data,
+             .partial = sums ? static_cast<float*>(scratch.data) : nullptr,
+             .N = N,
+             .H = int(H),
+             .G = int(G),
+             .D = int(D),
+             .R = op.inv_freq ? int(op.inv_freq.shape[0]) : 0,
+             .lanes = 0,
+             .factor = float(op.factor),
              .eps = float(op.eps)};
   check(a);
   if (N * (H + G) * D == 0) return;

@@ -1,13 +1,12 @@
-// RMSNorm, forward and backward. Memory bound.
-// Forward: 2*N*C*sizeof(T) bytes (a row is read a second time from cache). Backward: 3*N*C*sizeof(T), one more
-// N*C*sizeof(T) when a residual gradient is added.
+// RMSNorm, forward and backward. Memory bound. Forward: 2*N*C*sizeof(T) bytes (a row is read a second time
+// from cache). Backward: 3*N*C*sizeof(T), one more N*C*sizeof(T) when a residual gradient is added.
 //
 //   grid   fwd: a block per row; bwd: at most kPartials blocks, block b walks the rows b, b + blocks, ...
-//   each   thread owns pieces of W columns. bwd: a row of dy and x is read once and kept in registers until its
-//          sum is known; dw of the thread's columns stays in registers over all rows of the block, is left as
-//          one partial row in scratch, and a second kernel adds the partial rows up in order
-//   needs  scratch of a few rows of C floats (bwd with dw); rows too wide for the registers are read twice, and
-//          their dw accumulates in the block's partial row; offsets are 64-bit
+//   each   thread owns pieces of W columns. bwd: a row of dy and x is read once and kept in registers until
+//          its sum is known; dw of the thread's columns stays in registers over all rows of the block, is
+//          left as one partial row in scratch, and a second kernel adds the partial rows up in order
+//   needs  scratch of a few rows of C floats (bwd with dw); rows too wide for the registers are read twice,
+//          and their dw accumulates in the block's partial row; offsets are 64-bit
 //   source Zhang & Sennrich 2019, eq. 4; checked against src/ops/cpu
 #include "kernels/common.cuh"
 #include "kernels/partials.h"
@@ -21,12 +20,11 @@ constexpr int kMaxThreads = 512;  // backward
 constexpr std::int64_t kRowsAtLeast = 4;
 
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads)
-    rmsnorm_fwd_kernel(const T* x,                     // (N, C)
-                       const T* __restrict__ weight,  // (C)
-                       T* y,                           // (N, C), may be x
-                       float* __restrict__ rstd,      // (N)
-                       std::int64_t N, std::int64_t C, float eps) {
+__global__ void __launch_bounds__(kThreads) rmsnorm_fwd_kernel(const T* x,                    // (N, C)
+                                                               const T* __restrict__ weight,  // (C)
+                                                               T* y,                      // (N, C), may be x
+                                                               float* __restrict__ rstd,  // (N)
+                                                               std::int64_t N, std::int64_t C, float eps) {
   __shared__ float part[2][32];
   int turn = 0;
   for (std::int64_t n = blockIdx.x; n < N; n += gridDim.x, turn ^= 1) {
@@ -66,7 +64,8 @@ template <class T, int W>
 __device__ __forceinline__ void write_dx(const BwdArgs& a, std::int64_t at, const float (&dy)[W],
                                          const float (&x)[W], const float (&g)[W], float r, float back) {
   float out[W];
-  if (a.dres != nullptr) load(out, static_cast<const T*>(a.dres) + at);
+  if (a.dres != nullptr)
+    load(out, static_cast<const T*>(a.dres) + at);
   else
 #pragma unroll
     for (int w = 0; w < W; ++w) out[w] = 0.f;
@@ -167,15 +166,23 @@ auto bwd_kernel(std::int64_t C, int& threads) -> void (*)(BwdArgs) {
     threads = static_cast<int>(ceil_div(ceil_div(C, W * K), 32) * 32);
     return rmsnorm_bwd_kernel<T, W, K>;
   }
-  if constexpr (W * K * 2 <= 32 && K < 8) return bwd_kernel<T, W, 2 * K>(C, threads);
-  else return nullptr;
+  if constexpr (W * K * 2 <= 32 && K < 8)
+    return bwd_kernel<T, W, 2 * K>(C, threads);
+  else
+    return nullptr;
 }
 
 template <class T>
 void rmsnorm_bwd(const RmsNormBwd& a, float* partial, std::int64_t blocks, cudaStream_t stream) {
-  const BwdArgs args{.dy = device<T>(a.dy), .x = device<T>(a.x), .weight = device<T>(a.w),
-                     .rstd = device<float>(a.rstd), .dres = device<T>(a.dres), .dx = device<T>(a.dx),
-                     .partial = partial, .N = a.x.shape[0], .C = a.x.shape[1]};
+  const BwdArgs args{.dy = device<T>(a.dy),
+                     .x = device<T>(a.x),
+                     .weight = device<T>(a.w),
+                     .rstd = device<float>(a.rstd),
+                     .dres = device<T>(a.dres),
+                     .dx = device<T>(a.dx),
+                     .partial = partial,
+                     .N = a.x.shape[0],
+                     .C = a.x.shape[1]};
   constexpr int W = kWide<T>;
   const bool wide = wide_rows(a.dy, W) && wide_rows(a.x, W) && wide_vector(a.w, W) && wide_rows(a.dres, W) &&
                     wide_rows(a.dx, W);
@@ -204,7 +211,8 @@ void launch_rmsnorm_bwd(const RmsNormBwd& a, Scratch scratch, cudaStream_t strea
   if (N * C == 0) return;
   const std::int64_t blocks = partial_rows(scratch, C, ceil_div(N, kRowsAtLeast));
   float* partial = a.dw ? static_cast<float*>(scratch.data) : nullptr;
-  is_bf16(a.x) ? rmsnorm_bwd<nv_bf16>(a, partial, blocks, stream) : rmsnorm_bwd<float>(a, partial, blocks, stream);
+  is_bf16(a.x) ? rmsnorm_bwd<nv_bf16>(a, partial, blocks, stream)
+               : rmsnorm_bwd<float>(a, partial, blocks, stream);
   if (a.dw) launch_add_partials(partial, blocks, C, C, device<float>(a.dw), stream);
 }
 

@@ -1,7 +1,7 @@
 // Sum, or sum of squares, in double. Memory bound: N*sizeof(x) bytes.
 //
-//   grid   at most kBlocks blocks, a constant, so that the order does not depend on the device; one more block
-//          adds their sums in order
+//   grid   at most kBlocks blocks, a constant, so that the order does not depend on the device; one more
+//          block adds their sums in order
 //   each   thread adds W elements at a time, in double
 //   needs  scratch of kBlocks doubles; offsets are 64-bit
 //   source checked against src/ops/cpu
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(kBlocks) sum_partials_kernel(const double* __restrict__ partial, int blocks,
-                                                               double* __restrict__ out) {
+__global__ void __launch_bounds__(kBlocks)
+    sum_partials_kernel(const double* __restrict__ partial, int blocks, double* __restrict__ out) {
   __shared__ double part[32];
   const int i = static_cast<int>(threadIdx.x);
   const double sum = block_sum(i < blocks ? partial[i] : 0.0, part);
@@ -52,7 +52,8 @@ void sum(const Sum& a, double* partial, unsigned blocks, cudaStream_t stream) {
 
 template <class T>
 void sum(const Sum& a, double* partial, unsigned blocks, cudaStream_t stream) {
-  wide_vector(a.x, kWide<T>) ? sum<T, kWide<T>>(a, partial, blocks, stream) : sum<T, 1>(a, partial, blocks, stream);
+  wide_vector(a.x, kWide<T>) ? sum<T, kWide<T>>(a, partial, blocks, stream)
+                             : sum<T, 1>(a, partial, blocks, stream);
 }
 
 }  // namespace

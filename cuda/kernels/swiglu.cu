@@ -1,5 +1,5 @@
-// SwiGLU, forward and backward. Memory bound: forward 3*N*F*sizeof(T) bytes, backward 5*N*F*sizeof(T), one more
-// N*F*sizeof(T) when h is wanted again.
+// SwiGLU, forward and backward. Memory bound: forward 3*N*F*sizeof(T) bytes, backward 5*N*F*sizeof(T), one
+// more N*F*sizeof(T) when h is wanted again.
 //
 //   grid   (slices of columns, rows)
 //   each   thread owns W columns of g and of u, and walks rows in steps of gridDim.y
@@ -14,13 +14,14 @@ namespace {
 constexpr int kThreads = 256;
 
 /// 1 / (1 + exp(-g)); 0 for very negative g.
-__device__ __forceinline__ float sigmoid(float g) { return __fdividef(1.f, 1.f + expf(-g)); }
+__device__ __forceinline__ float sigmoid(float g) {
+  return __fdividef(1.f, 1.f + expf(-g));
+}
 
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads)
-    swiglu_fwd_kernel(const T* __restrict__ gu,  // (N, 2F)
-                      T* __restrict__ h,        // (N, F)
-                      std::int64_t N, std::int64_t F) {
+__global__ void __launch_bounds__(kThreads) swiglu_fwd_kernel(const T* __restrict__ gu,  // (N, 2F)
+                                                              T* __restrict__ h,         // (N, F)
+                                                              std::int64_t N, std::int64_t F) {
   for (std::int64_t n = blockIdx.y; n < N; n += gridDim.y) {
     for (std::int64_t f = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * W; f < F;
          f += std::int64_t{gridDim.x} * kThreads * W) {
@@ -35,12 +36,11 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, int W>
-__global__ void __launch_bounds__(kThreads)
-    swiglu_bwd_kernel(const T* gu,  // (N, 2F)
-                      const T* dh,  // (N, F)
-                      T* h,         // (N, F), may be null, may be dh
-                      T* dgu,       // (N, 2F), may be gu
-                      std::int64_t N, std::int64_t F) {
+__global__ void __launch_bounds__(kThreads) swiglu_bwd_kernel(const T* gu,  // (N, 2F)
+                                                              const T* dh,  // (N, F)
+                                                              T* h,         // (N, F), may be null, may be dh
+                                                              T* dgu,       // (N, 2F), may be gu
+                                                              std::int64_t N, std::int64_t F) {
   for (std::int64_t n = blockIdx.y; n < N; n += gridDim.y) {
     for (std::int64_t f = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * W; f < F;
          f += std::int64_t{gridDim.x} * kThreads * W) {
@@ -88,8 +88,8 @@ void swiglu_bwd(const SwigluBwd& a, cudaStream_t stream) {
   const bool wide = wide_halves<T>(a.gu, F) && wide_halves<T>(a.dgu, F) && wide_rows(a.dh, kWide<T>) &&
                     wide_rows(a.h, kWide<T>);
   const auto kernel = wide ? swiglu_bwd_kernel<T, kWide<T>> : swiglu_bwd_kernel<T, 1>;
-  kernel<<<grid_of(N, F, wide ? kWide<T> : 1), kThreads, 0, stream>>>(
-      device<T>(a.gu), device<T>(a.dh), device<T>(a.h), device<T>(a.dgu), N, F);
+  kernel<<<grid_of(N, F, wide ? kWide<T> : 1), kThreads, 0, stream>>>(device<T>(a.gu), device<T>(a.dh),
+                                                                      device<T>(a.h), device<T>(a.dgu), N, F);
   launched("swiglu_bwd_kernel");
 }
 

@@ -37,6 +37,7 @@ Exit run_import(Program&);
 Exit run_export(Program&);
 Exit run_inspect(Program&);
 Exit run_info(Program&);
+Exit run_rehearse(Program&);
 
 /// What rank 0 prints.
 void say(const Program&, const std::string& line);

@@ -124,8 +124,8 @@ std::vector<Key> key_table() {
       {"train",
        "log_every",
        [](C& c) -> Slot { return &c.train.log_every; },
-       "steps between printed lines",
-       {.least = 1, .most = kCount}},
+       "steps between printed lines; 0: none",
+       {.most = kCount}},
 
       {"optimizer",
        "lr",

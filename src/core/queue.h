@@ -14,6 +14,11 @@ struct Mark {
   std::uint64_t id = 0;
 };
 
+/// A point on a lane whose time can be read; for measuring.
+struct Stamp {
+  std::uint64_t id = 0;
+};
+
 /// One per backend; Ops and Comm share it. cuda: streams and events; cpu: everything has happened when the
 /// call returns; dry: nothing happens. Called from one host thread.
 class Queue {
@@ -26,6 +31,11 @@ class Queue {
   /// copies from or to is pinned (it comes from the Backend's `pinned` memory).
   virtual void copy(Lane, const Tensor& from, const Tensor& to) = 0;
   virtual void zero(Lane, const Tensor&) = 0;  // rows may be strided
+
+  /// Time between two points, once both have passed. A backend without a clock says 0.
+  virtual Stamp stamp(Lane) { return {}; }
+  virtual double seconds(Stamp /*from*/, Stamp /*to*/) { return 0; }
+  virtual void forget_stamps() {}  // those given so far are not asked for any more
 
   /// Every lane waits for what is queued on every other: the edge between two phases of a step.
   void fence() {

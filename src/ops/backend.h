@@ -20,9 +20,10 @@ class Backend {
   /// returned object, which owns it).
   virtual std::unique_ptr<Comm> device_comm(std::unique_ptr<Comm> group) = 0;
   virtual std::int64_t device_used_bytes()
-      const = 0;                             // what the whole process takes from the device; 0 on a CPU
+      const = 0;  // what the whole process takes from the device; 0 on a CPU
+  virtual std::int64_t device_free_bytes() const { return 0; }  // what is left on the device; 0 on a CPU
   virtual double peak_flops() const { return 0; }  // the data sheet's dense bf16 rate; 0: none is known
-  virtual std::string describe() const = 0;  // one line: device name, uuid, libraries
+  virtual std::string describe() const = 0;        // one line: device name, uuid, libraries
 };
 
 std::unique_ptr<Backend> make_cpu_backend(int threads);  // ops/cpu/backend.cpp; BLAS threads set here

@@ -78,7 +78,6 @@ Tensor ActivationStore::get(std::int64_t layer, Saved slot) {
   need(e.saved, "activation store: a tensor is asked for that was not saved");
   if (!e.here) bring_back(e);
   queue_.wait(Lane::compute, e.in);
-  queue_.wait(Lane::compute, e.out);  // the caller may overwrite it
   return e.device;
 }
 

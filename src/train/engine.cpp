@@ -28,10 +28,10 @@ std::vector<Unit> units_of(const EngineSpec& spec) {
   return units;
 }
 
-std::int64_t tile(std::int64_t asked, std::int64_t columns, std::int64_t least) {
+/// `elements`: of the widest temporary of a tile.
+std::int64_t tile(std::int64_t asked, std::int64_t elements, std::int64_t columns, std::int64_t least) {
   if (asked > 0) return asked;
-  constexpr std::int64_t kElements = std::int64_t{1} << 26;  // of the widest temporary of a tile
-  return std::max(least, kElements / std::max<std::int64_t>(1, columns) / 128 * 128);
+  return std::max(least, elements / std::max<std::int64_t>(1, columns) / 128 * 128);
 }
 
 }  // namespace
@@ -41,8 +41,11 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   s.options.compute = compute;
   s.options.keep_attention = run.memory.keep_attention != "false";
   s.options.recompute = run.memory.recompute == "layer";
-  s.options.mlp_tile = tile(run.memory.mlp_tile, 2 * model.F, 1024);
-  s.options.loss_tile = tile(run.memory.loss_tile, model.V, 128);
+  // Large enough that the weight gradients, which each tile reads and writes once, cost little beside it.
+  const bool device = compute == DType::bf16;
+  s.options.mlp_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 28 : 26), 2 * model.F, 1024);
+  s.options.loss_tile = tile(run.memory.loss_tile, std::int64_t{1} << (device ? 29 : 26), model.V, 128);
+  s.options.lean_backward = grid.ring > 1;
   s.options.sequence = run.data.sequence;
   s.state.compute = compute;
   s.state.state = run.optimizer.state == "bf16" ? DType::bf16 : DType::f32;

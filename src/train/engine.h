@@ -68,6 +68,7 @@ class Engine {
   /// whole and can be saved; gradients are not.
   void abandon();
 
+  std::int64_t host_bytes() const { return model_.host_bytes(); }  // pinned, once rows have run
   ShardedState& state() { return state_; }
   Arena& arena() { return *arena_; }
   Backend& backend() { return backend_; }

@@ -135,4 +135,74 @@ void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, co
   });
 }
 
+namespace {
+
+/// What the device may still hold: libraries load code and workspaces later, and fragmentation takes a
+/// little.
+std::int64_t device_budget(const Backend& backend, double limit_gb) {
+  constexpr std::int64_t kReserve = 1'000'000'000;
+  const std::int64_t free = backend.device_free_bytes() - kReserve;
+  if (limit_gb == 0) return free;
+  return std::min(free, static_cast<std::int64_t>(limit_gb * 1e9) - backend.device_used_bytes() - kReserve);
+}
+
+/// Pinned bytes of one layer's saved tensors: input, attention output, log-sum-exp.
+std::int64_t saved_bytes(const EngineSpec& s) {
+  const std::int64_t T =
+      RowMap::padded(s.run.data.sequence, s.grid.ring, s.grid.ulysses, s.per_member) / s.grid.context();
+  const std::int64_t width = bytes_of(s.options.compute), attention = s.options.keep_attention ? 1 : 0;
+  return T * (s.model.C * width + attention * s.model.H * (s.model.D * width + bytes_of(DType::f32)));
+}
+
+}  // namespace
+
+void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backend, bool with_eval,
+                const std::function<void(const std::string&)>& say) {
+  if (backend.memory().place() == Place::host) return;
+  const std::string& mode = spec.run.memory.offload;
+  const std::int64_t L = spec.model.L;
+  const std::int64_t budget = device_budget(backend, spec.run.memory.limit);
+  const std::int64_t host = host_bytes_free() / 10 * 9 / node.local_size;
+  const std::int64_t host_layers = std::min(L, host / std::max<std::int64_t>(1, saved_bytes(spec)));
+  const auto needs = [&](std::int64_t layers) {
+    spec.options.offload_layers = layers;
+    return plan_memory(spec, node, Place::device, &backend.ops(), with_eval).total_bytes();
+  };
+  // The fewest layers whose offload makes the job fit; -1: not even all that the host can take.
+  const auto fewest = [&] {
+    std::int64_t low = mode == "all" ? L : 0, high = mode == "none" ? 0 : mode == "all" ? L : host_layers;
+    if (high > host_layers || needs(high) > budget) return std::int64_t{-1};
+    while (low < high) {
+      const std::int64_t mid = (low + high) / 2;
+      if (needs(mid) <= budget)
+        high = mid;
+      else
+        low = mid + 1;
+    }
+    return low;
+  };
+  std::int64_t layers = fewest();
+  if (world.max(layers < 0 ? 1 : 0) > 0 && !spec.options.lean_backward) {
+    spec.options.lean_backward = true;
+    layers = fewest();
+  }
+  const bool failed = layers < 0;
+  agreed(world, "fitting the device's memory", [&] {
+    if (!failed) return;
+    const std::int64_t most = mode == "none" ? 0 : std::min(L, host_layers);
+    environment_error("the job does not fit: rank " + std::to_string(spec.grid.rank) + " on host " +
+                      node.host + " needs " + gigabytes(needs(most)) +
+                      " of the device with the saved tensors of " + std::to_string(most) + " of " +
+                      std::to_string(L) + " layers on the host, and may take " + gigabytes(budget) +
+                      " (host memory: " + gigabytes(host) + " a rank, " + gigabytes(saved_bytes(spec)) +
+                      " a layer); use more ranks with a larger parallel.context, memory.offload=auto, "
+                      "optimizer.state=bf16, or a shorter data.sequence");
+  });
+  spec.options.offload_layers = world.max(layers);
+  if (spec.options.offload_layers > 0)
+    say("saved tensors of " + std::to_string(spec.options.offload_layers) + " of " + std::to_string(L) +
+        " layers go to pinned host memory, " + gigabytes(spec.options.offload_layers * saved_bytes(spec)) +
+        " a rank");
+}
+
 }  // namespace annulus

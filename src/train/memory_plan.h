@@ -1,6 +1,7 @@
 // What a rank's memory will be, counted before anything is allocated by running the same code on the dry
 // backend.
 #pragma once
+#include <functional>
 #include <string>
 #include "train/engine.h"
 
@@ -9,6 +10,12 @@ namespace annulus {
 /// One micro-step and one update (unless the weights are frozen) and one evaluation (when `with_eval`) in a
 /// recording arena. `sizes`: whose scratch sizes to count.
 Layout plan_memory(const EngineSpec&, const Node&, Place, const Ops* sizes, bool with_eval);
+
+/// Settles, for a device, what memory.offload leaves open: with auto as few layers' saved tensors go to the
+/// host as the device needs (memory.limit, or what it has free), then the lean backward; the host's memory is
+/// respected. Says what it chose; environment error, with figures, when nothing fits. The same on all ranks.
+void fit_memory(EngineSpec&, Comm& world, const Node&, Backend&, bool with_eval,
+                const std::function<void(const std::string&)>& say);
 
 /// A full row of one document, all of it targets, as this rank would hold it.
 LocalRow plain_row(const EngineSpec&);

@@ -7,6 +7,7 @@
 #include "train/clock.h"
 #include "train/facts.h"
 #include "train/hf_folder.h"
+#include "train/memory_plan.h"
 #include "train/metrics.h"
 #include "train/weights_fill.h"
 
@@ -40,8 +41,7 @@ void Trainer::open() {
   check_fault_spec(run_.debug.fail);
   model_ = open_model(run_);
   model_print_ = model_fingerprint(model_.config, make_units(model_.config));
-  const EngineSpec spec =
-      make_spec(model_.config, run_, grid_, compute_type(run_, backend_.memory().place()));
+  EngineSpec spec = make_spec(model_.config, run_, grid_, compute_type(run_, backend_.memory().place()));
 
   std::string from_path;
   const std::unique_ptr<H5Reader> from = find_checkpoint(&from_path);
@@ -53,6 +53,8 @@ void Trainer::open() {
               std::to_string(plan_->rows_per_step()) + " a step over " + std::to_string(grid_.data) +
               " data group(s) of " + std::to_string(grid_.context()) +
               " rank(s): " + std::to_string(plan_->total()) + " steps");
+  fit_memory(spec, world_, node_, backend_, eval_data_ != nullptr,
+             [this](const std::string& line) { folder_.say(line); });
   engine_ = build_engine(
       world_, node_, backend_, spec, eval_data_ != nullptr, [this] { agree_on_stop(0); },
       [this](const std::string& line) { folder_.say(line); });

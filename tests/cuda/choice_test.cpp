@@ -60,6 +60,25 @@ BOOST_AUTO_TEST_CASE(determinism_concerns_the_backward_alone) {
   BOOST_TEST((choose(b, t) == Engine::cudnn));
 }
 
+BOOST_AUTO_TEST_CASE(on_hopper_our_kernels_lead_forward_and_go_where_cudnn_cannot) {
+  AttentionTraits t = traits();
+  t.hopper = true;
+  BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::hopper));
+  BOOST_TEST((choose(block(1, 77, Cover::partial), t) == Engine::hopper));
+  t.D = 64;
+  BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::cudnn));
+  BOOST_TEST((choose(block(1024, 1024, Cover::partial), t) == Engine::hopper));
+  t.backward = true;
+  BOOST_TEST((choose(block(1024, 1024, Cover::partial), t) == Engine::own));
+  t.D = 128;
+  BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::cudnn));
+  BOOST_TEST((choose(block(1024, 1024, Cover::partial), t) == Engine::hopper));
+  t.deterministic = true;
+  BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::hopper));
+  t.aligned = false;
+  BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::own));
+}
+
 BOOST_AUTO_TEST_CASE(offsets_stay_below_32_bits) {
   const AttentionTraits t = traits();
   const std::int64_t rows = cudnn_rows(t) / kCudnnMultiple * kCudnnMultiple;

@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include "model/rig.h"
+#include "support/backends.h"
 #include "support/world.h"
 
 using namespace annulus;
@@ -10,7 +11,7 @@ using namespace annulus::test;
 namespace {
 
 struct Ranks {
-  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  Backend* backend = &tested();
   std::unique_ptr<Comm> world = session().world(backend->queue());
   int size = world->size();
 

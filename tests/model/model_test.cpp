@@ -1,4 +1,5 @@
 #include "model/model.h"
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include "model/rig.h"
@@ -48,10 +49,18 @@ Outcome run(const RigOptions& options, std::optional<Layout> layout = {}) {
 Layout plan(const RigOptions& options, int ranks) {
   const auto real = make_cpu_backend(1);
   const auto dry = make_dry_backend(Place::host, &real->ops());
-  Rig rig(*dry, make_loopback_comm(dry->queue(), ranks - 1, ranks), options);
+  Rig rig(*dry, make_loopback_comm(dry->queue(), 0, ranks), options);
   rig.train(make_row(kSequence, {kSequence}, options.config.V, 9), 1.0);
   rig.gradients();
   return rig.arena().layout();
+}
+
+/// Leaves with anything but zeros.
+std::size_t moved(const Gradients& gradients) {
+  std::size_t n = 0;
+  for (const auto& [name, g] : gradients)
+    if (std::any_of(g.begin(), g.end(), [](float x) { return x != 0; })) ++n;
+  return n;
 }
 
 bool same(const RowTotals& a, const RowTotals& b) {
@@ -68,6 +77,7 @@ BOOST_AUTO_TEST_CASE(memory_options_change_no_bit_of_loss_or_gradients) {
     options.model.recompute = false;
     const Outcome want = run(options);
     BOOST_TEST(want.totals.nll > 0);
+    BOOST_TEST(moved(want.gradients) == want.gradients.size());
     for (const bool recompute : {false, true})
       for (const bool keep : {false, true})
         for (const bool lean : {false, true})
@@ -95,8 +105,9 @@ BOOST_AUTO_TEST_CASE(tiles_change_sums_in_their_last_digits_alone) {
       options.groups = groups;
       const Outcome got = run(options);
       BOOST_TEST_INFO("tile " << tile << " groups " << groups);
+      // Measured 9e-9 and 9e-7, with tiles of one token.
       BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 1e-6 * want.totals.nll);
-      BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 1e-6);
+      BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 3e-6);
     }
 }
 
@@ -121,26 +132,31 @@ BOOST_AUTO_TEST_CASE(a_planned_arena_gives_what_a_loose_one_gives) {
 }
 
 // Work that runs late, in the least convenient order that the marks allow, in a pool whose places change
-// hands. Four pretended ranks, so that units are gathered and reduced and keys travel on their lanes.
+// hands. Four pretended ranks gather and reduce units and pass keys on; one alone computes every leaf.
 BOOST_AUTO_TEST_CASE(lanes_may_run_in_any_order, *boost::unit_test::label("slow")) {
-  for (const int context : {1, 2, 4})
+  struct Spread {
+    int ranks, context;
+  };
+  for (const auto [ranks, context] : {Spread{1, 1}, Spread{4, 1}, Spread{4, 2}, Spread{4, 4}})
     for (const bool recompute : {false, true})
       for (const bool lean : {false, true}) {
         RigOptions options{.config = biased(true), .context = context};
         options.model.recompute = recompute;
         options.model.lean_backward = lean;
-        options.model.offload_layers = 2;
+        options.model.offload_layers = options.config.L;
         options.model.mlp_tile = 20;
         const auto real = make_cpu_backend(1);
-        const auto world = [&] { return make_loopback_comm(real->queue(), 3, 4); };
+        const auto world = [&] { return make_loopback_comm(real->queue(), 0, ranks); };
         const Outcome want = run_on(*real, world(), options);
-        const Layout layout = plan(options, 4);
+        // Of four ranks the first holds a quarter of each unit.
+        BOOST_TEST(moved(want.gradients) >= (ranks == 1 ? want.gradients.size() : 14u));
+        const Layout layout = plan(options, ranks);
         for (int order = 0; order < kLanes + 3; ++order) {
           LazyBackend late(*real, static_cast<Lane>(order % kLanes),
                            static_cast<std::uint64_t>(order / kLanes * order));
           const Outcome got = run_on(late, world(), options, layout);
-          BOOST_TEST_INFO("context " << context << " recompute " << recompute << " lean " << lean << " order "
-                                     << order);
+          BOOST_TEST_INFO("ranks " << ranks << " context " << context << " recompute " << recompute
+                                   << " lean " << lean << " order " << order);
           BOOST_TEST(same(got.totals, want.totals));
           BOOST_TEST((got.gradients == want.gradients));
         }
@@ -215,7 +231,7 @@ BOOST_AUTO_TEST_CASE(gradients_agree_with_differences_of_the_loss) {
         return nll;
       };
       const double change = (shifted(step) - shifted(-step)) / (2 * step);
-      BOOST_TEST(std::abs(change - square) <= 2e-2 * square,
+      BOOST_TEST(std::abs(change - square) <= 5e-3 * square,
                  segment.parameter->name << ": " << change << ", not " << square);
     }
   }
@@ -261,7 +277,7 @@ BOOST_AUTO_TEST_CASE(bf16_follows_f32) {
   const Outcome want = run(options);
   options.model.compute = DType::bf16;
   const Outcome got = run(options);
-  // bf16 keeps 8 bits; measured 0.0007 and 0.05.
+  // bf16 keeps 8 bits; measured 4.6e-4 and 0.046.
   BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 5e-3 * want.totals.nll);
   BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 0.1);
 }

@@ -12,12 +12,25 @@ Arena make_arena(Backend& backend, std::optional<Layout> layout) {
   return Arena(backend.queue(), backend.memory());
 }
 
-void fill(ShardedState& state, const FillWeights& weights) {
+void fill(Queue& queue, ShardedState& state, const FillWeights& weights) {
+  std::vector<float> values;
   for (std::size_t u = 0; u < state.units().size(); ++u) {
     const UnitState& s = state.state(static_cast<int>(u));
-    for (const Segment& segment : s.segments)
-      weights(*segment.parameter, segment.from, s.master.span(segment.at, segment.count));
+    for (const Segment& segment : s.segments) {
+      values.resize(static_cast<std::size_t>(segment.count));
+      const Tensor host = make_tensor("weights", values.data(), DType::f32, {segment.count});
+      weights(*segment.parameter, segment.from, host);
+      queue.copy(Lane::compute, host, s.master.span(segment.at, segment.count));
+      queue.sync(queue.mark(Lane::compute));
+    }
   }
+}
+
+std::vector<float> read_back(Queue& queue, const Tensor& t) {
+  std::vector<float> values(static_cast<std::size_t>(t.size()));
+  queue.copy(Lane::compute, t, make_tensor("read back", values.data(), DType::f32, {t.size()}));
+  queue.sync(queue.mark(Lane::compute));
+  return values;
 }
 
 }  // namespace
@@ -93,7 +106,7 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
   const ModelConfig& c = options_.config;
   state_ = std::make_unique<ShardedState>(backend_, arena_, make_units(c), *shard_, *replica_,
                                           StateOptions{.compute = options_.model.compute});
-  if (backend_.memory().real()) fill(*state_, options_.weights);
+  if (backend_.memory().real()) fill(backend_.queue(), *state_, options_.weights);
   const AttentionShape shape{.H = c.H,
                              .G = c.G,
                              .D = c.D,
@@ -132,10 +145,11 @@ Gradients Rig::gradients() {
     for (const Parameter& p : state_->units()[u].parameters) {
       std::vector<double> whole(static_cast<std::size_t>(p.size()), 0.0);
       const UnitState& s = state_->state(static_cast<int>(u));
-      for (const Segment& segment : s.segments)
-        if (segment.parameter->name == p.name)
-          for (std::int64_t i = 0; i < segment.count; ++i)
-            whole[static_cast<std::size_t>(segment.from + i)] = s.grad.as<float>()[segment.at + i];
+      for (const Segment& segment : s.segments) {
+        if (segment.parameter->name != p.name) continue;
+        const std::vector<float> mine = read_back(backend_.queue(), s.grad.span(segment.at, segment.count));
+        std::copy(mine.begin(), mine.end(), whole.begin() + segment.from);
+      }
       world_->all_reduce(std::span(whole));  // each element lies on one rank, so the sum is exact
       all[p.name].assign(whole.begin(), whole.end());
     }

@@ -8,6 +8,7 @@
 #include "io/safetensors.h"
 #include "io/weights.h"
 #include "model/rig.h"
+#include "support/backends.h"
 #include "support/data.h"
 #include "support/temp_folder.h"
 #include "support/world.h"
@@ -117,7 +118,7 @@ void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& dat
 }
 
 void check_all() {
-  const auto backend = make_cpu_backend(1);
+  Backend* const backend = &tested();
   const auto world = session().world(backend->queue());
   const SharedFolder folder(*world);
   for (const char* name : {"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"}) {

@@ -1,4 +1,7 @@
 #include "support/backends.h"
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
 #include <vector>
 #include "ops/load_cuda.h"
 #include "support/world.h"
@@ -24,6 +27,13 @@ Backend* cuda() {
     return load_cuda_backend(options).release();
   }();
   return backend;
+}
+
+Backend& tested() {
+  const char* device = std::getenv("ANNULUS_TEST_DEVICE");
+  if (device == nullptr || std::string(device) != "cuda") return cpu();
+  if (cuda() == nullptr) throw std::runtime_error("ANNULUS_TEST_DEVICE=cuda, but " + cuda_probe().missing);
+  return *cuda();
 }
 
 std::span<const NamedBackend> backends() {

@@ -17,6 +17,9 @@ Backend& cpu();
 /// Null without a GPU. Ranks of a test share the GPUs there are.
 Backend* cuda();
 
+/// What whole models are trained on: the CPU, or the GPU when ANNULUS_TEST_DEVICE=cuda asks for it.
+Backend& tested();
+
 /// For cases that need a GPU: `* boost::unit_test::precondition(needs_gpu)`. Without one they are reported as
 /// skipped.
 boost::test_tools::assertion_result needs_gpu(boost::unit_test::test_unit_id);

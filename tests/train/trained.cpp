@@ -3,6 +3,7 @@
 #include "core/rng.h"
 #include "io/checkpoint.h"
 #include "ops/cpu/queue.h"
+#include "support/backends.h"
 #include "support/data.h"
 
 namespace annulus::test {
@@ -34,7 +35,7 @@ RunConfig tiny_run(const std::string& name, const std::vector<std::string>& flag
   };
   if (!given("--model.path")) args.insert(args.end(), {"--model.path", folder + "/model"});
   if (!given("--data.train")) args.insert(args.end(), {"--data.train", folder + "/data.jsonl"});
-  args.insert(args.end(), {"--checkpoint.final", "none"});
+  args.insert(args.end(), {"--checkpoint.final", "none", "--device.precision", "f32"});
   args.insert(args.end(), flags.begin(), flags.end());
   RunConfig run = parse_run_config(args);
   run.train.log_every = 1000000;
@@ -43,7 +44,7 @@ RunConfig tiny_run(const std::string& name, const std::vector<std::string>& flag
 }
 
 Life live(Comm& world, const RunConfig& run, std::optional<std::int64_t> stop_after) {
-  const auto backend = make_cpu_backend(1);
+  Backend* const backend = &tested();
   const Node node{.host = host_name(), .index = 0, .local_rank = world.rank(), .local_size = world.size()};
   Life life;
   install_stop_signals();

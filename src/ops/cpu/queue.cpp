@@ -1,4 +1,5 @@
 #include "ops/cpu/queue.h"
+#include <chrono>
 #include <cstring>
 #include "ops/check.h"
 
@@ -25,6 +26,11 @@ void CpuQueue::zero(Lane, const Tensor& t) {
   if (row == 0) return;
   for (std::int64_t i = 0; i < t.shape[0]; ++i)
     std::memset(data + i * step, 0, static_cast<std::size_t>(row));
+}
+
+Stamp CpuQueue::stamp(Lane) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return {static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count())};
 }
 
 }  // namespace annulus

@@ -11,6 +11,8 @@ class CpuQueue : public Queue {
   void sync(Mark) override {}
   void copy(Lane, const Tensor& from, const Tensor& to) override;
   void zero(Lane, const Tensor&) override;
+  Stamp stamp(Lane) override;  // nanoseconds
+  double seconds(Stamp from, Stamp to) override { return static_cast<double>(to.id - from.id) * 1e-9; }
 };
 
 }  // namespace annulus
