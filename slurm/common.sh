@@ -158,9 +158,8 @@ conclude() {
     say "this life completed no step; one more is tried"
   fi
   say "requeued; goes on from the checkpoint"
-  if scontrol requeue "$job"; then
-    sleep 120  # Slurm ends this script
-  fi
+  trap - USR1 TERM  # Slurm now ends this script
+  if scontrol requeue "$job"; then sleep 120; fi
   say "could not be requeued: submit it again, it goes on from the checkpoint"
   exit 75
 }
