@@ -3,6 +3,8 @@
 #   make check        all tests (no GPU), within 12 minutes on two cores, build included
 #   make check-fast   the same build, about a minute of tests
 #   make all          build only
+#   make check-slurm  the provided jobs in a real Slurm of two nodes on this machine (Debian or Ubuntu, as root)
+#   make install PREFIX=/apps/annulus    program, jobs, man page and module files
 #   make style        formatting of the sources
 BUILD ?= build
 JOBS ?= $(shell nproc)
@@ -19,7 +21,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism = none
 export OMPI_MCA_ras = ^slurm
 export OMPI_MCA_plm = ^slurm
 
-.PHONY: all setup demo check check-fast check-gpu bundle cudnn-frontend style venv
+.PHONY: all setup demo check check-fast check-gpu check-slurm install bundle cudnn-frontend style venv
 
 all: setup
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -39,6 +41,13 @@ check: all venv
 
 check-fast: all
 	@cd $(BUILD) && ctest -L fast --output-on-failure -j 2
+
+check-slurm: all
+	@BUILD=$(BUILD) tests/slurm/check.sh
+
+install: all
+	@test -n "$(PREFIX)" || { echo "make install PREFIX=/where/to"; exit 2; }
+	@modules/install.sh $(BUILD) "$(PREFIX)"
 
 style:
 	@clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')

@@ -59,7 +59,10 @@ void Watchdog::loop() {
       settings_.end(line);
       return;
     }
+    const Clock::time_point before = Clock::now();
     wake_.wait_for(hold, settings_.period);
+    // So much longer than asked: this process was suspended, and the time does not count.
+    if (Clock::now() - before > settings_.period + std::chrono::seconds(2)) progress_ = Clock::now();
   }
 }
 

@@ -11,7 +11,7 @@ namespace annulus {
 
 /// A thread that looks once a second. When a phase shows no sign of life for `seconds` it prints one line
 /// that names rank, host, step and phase, and ends the process with code 1; the launcher then ends the
-/// others.
+/// others. Time for which the process was suspended (SIGSTOP, scontrol suspend) does not count.
 class Watchdog {
  public:
   Watchdog(double seconds, std::string host);

@@ -57,6 +57,20 @@ rm -rf "$work/run"
 expect 75 'time limit' 2 train "$work/run.ini" --run.until 1000
 [ -e "$work/run/checkpoints/step-000000.h5" ] || bad "no checkpoint of the start"
 
+# All ranks suspended for longer than a stall may last: they go on afterwards.
+rm -rf "$work/run"
+if start 2 "$work/run.ini" --run.stall_seconds 3; then
+  all=$(ranks_of $job)
+  kill -STOP $all
+  sleep 5
+  at=$(wc -l <"$work/run/metrics.jsonl")
+  kill -CONT $all
+  sleep 3
+  [ "$(wc -l <"$work/run/metrics.jsonl")" -gt "$at" ] || bad "nothing went on after the suspension"
+  kill -USR1 $(echo "$all" | tail -n 1)
+  stopped 75 SIGUSR1
+fi
+
 # A rank that stands still: the others say so, and the job ends.
 rm -rf "$work/run"
 if start 2 "$work/run.ini" --run.stall_seconds 3; then
