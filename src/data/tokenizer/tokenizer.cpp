@@ -37,7 +37,7 @@ Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& where)
   for (const auto& [token, id] : file.vocabulary) spells(id, bytes_of_token(token).value_or(token));
   std::string buffer;
   for (const AddedToken& token : file.added) {
-    spells(token.id, token.content);
+    if (!file.vocabulary.contains(token.content)) spells(token.id, token.content);
     id_of_[token.content] = token.id;
     if (token.normalized)
       normalized_.add(nfc_ ? nfc(token.content, buffer) : token.content, token.id);

@@ -2,11 +2,21 @@
 #include <utf8proc.h>
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <vector>
 #include "core/check.h"
 
 namespace annulus {
 namespace {
+
+/// The tables of the library that tokenizers were made with are those of Unicode 9. Marks that came later are
+/// letters like any other to it: they are not reordered, and nothing composes with them or across them.
+constexpr std::uint32_t kLaterMarks[][2] = {{0x7FD, 0x7FD}, {0x898, 0x89F}, {0x8CA, 0x8D3}, {0x9FE, 0x9FE}, {0xC3C, 0xC3C}, {0xD3B, 0xD3C}, {0xEBA, 0xEBA}, {0x1715, 0x1715}, {0x1ABF, 0x1ACE}, {0x1DF6, 0x1DFA}, {0xA82C, 0xA82C}, {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930}, {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x16FF0, 0x16FF1}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}};
+
+bool is_later_mark(std::uint32_t c) {
+  return std::any_of(std::begin(kLaterMarks), std::end(kLaterMarks),
+                     [c](const auto& range) { return range[0] <= c && c <= range[1]; });
+}
 
 std::uint8_t byte_at(std::string_view text, std::size_t at) {
   return static_cast<std::uint8_t>(text[at]);
@@ -32,31 +42,42 @@ bool settled(std::uint32_t c) {
          (c >= 0xAC00 && c < 0xD7A4) || (c >= 0xFF00 && c < 0xFFF0) || (c >= 0x1F300 && c < 0x1FB00);
 }
 
-/// Appends the normal form of a text that begins at a starter or is a whole text's beginning.
-void compose(std::string_view text, std::vector<utf8proc_int32_t>& work, std::string& to) {
-  work.clear();
-  for (std::size_t at = 0; at < text.size();) {
-    utf8proc_int32_t parts[32];
-    int ignored = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(next_code_point(text, at)), parts,
-                                               32, UTF8PROC_DECOMPOSE, &ignored);
-    if (count < 0 || count > 32) fail("utf8proc_decompose_char", utf8proc_errmsg(count));
-    work.insert(work.end(), parts, parts + count);
-  }
+/// Appends the normal form of characters that are decomposed already, and takes them away.
+void compose_run(std::vector<utf8proc_int32_t>& run, std::string& to) {
   // The library's own ordering of marks is quadratic in the length of a run of them.
   const auto mark_class = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
   const auto is_mark = [&](utf8proc_int32_t c) { return mark_class(c) != 0; };
-  for (auto from = work.begin(); (from = std::find_if(from, work.end(), is_mark)) != work.end();) {
-    const auto end = std::find_if_not(from, work.end(), is_mark);
+  for (auto from = run.begin(); (from = std::find_if(from, run.end(), is_mark)) != run.end();) {
+    const auto end = std::find_if_not(from, run.end(), is_mark);
     std::stable_sort(from, end, [&](auto a, auto b) { return mark_class(a) < mark_class(b); });
     from = end;
   }
   const auto length =
-      utf8proc_normalize_utf32(work.data(), static_cast<utf8proc_ssize_t>(work.size()),
+      utf8proc_normalize_utf32(run.data(), static_cast<utf8proc_ssize_t>(run.size()),
                                static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   if (length < 0) fail("utf8proc_normalize_utf32", utf8proc_errmsg(length));
   for (utf8proc_ssize_t i = 0; i < length; ++i)
-    append_code_point(static_cast<std::uint32_t>(work[static_cast<std::size_t>(i)]), to);
+    append_code_point(static_cast<std::uint32_t>(run[static_cast<std::size_t>(i)]), to);
+  run.clear();
+}
+
+/// Appends the normal form of a text that ends where it may be cut.
+void compose(std::string_view text, std::vector<utf8proc_int32_t>& run, std::string& to) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::uint32_t c = next_code_point(text, at);
+    if (is_later_mark(c)) {
+      compose_run(run, to);
+      append_code_point(c, to);
+      continue;
+    }
+    utf8proc_int32_t parts[32];
+    int ignored = 0;
+    const auto count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 32, UTF8PROC_DECOMPOSE, &ignored);
+    if (count < 0 || count > 32) fail("utf8proc_decompose_char", utf8proc_errmsg(count));
+    run.insert(run.end(), parts, parts + count);
+  }
+  compose_run(run, to);
 }
 
 }  // namespace
