@@ -1,0 +1,104 @@
+#include "data/tokenizer/tokenizer.h"
+#include <algorithm>
+#include "core/check.h"
+#include "data/tokenizer/byte_level.h"
+#include "data/tokenizer/unicode.h"
+
+namespace annulus {
+namespace {
+
+std::unordered_map<std::string, std::int32_t> whole_words(const TokenizerFile& file) {
+  std::unordered_map<std::string, std::int32_t> out;
+  if (!file.ignore_merges) return out;
+  for (const auto& [token, id] : file.vocabulary)
+    if (const auto bytes = bytes_of_token(token)) out.emplace(*bytes, id);
+  return out;
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(const std::string& path) : Tokenizer(read_tokenizer_file(path), path) {
+}
+
+Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& where)
+    : where_(where),
+      nfc_(file.nfc),
+      bpe_(file.bytes, file.merges, whole_words(file)),
+      id_of_(file.vocabulary),
+      before_(file.before),
+      after_(file.after) {
+  for (const SplitStep& s : file.splits)
+    steps_.push_back({Pattern(s.expression, where), s.keep_matches, s.keep_gaps});
+  const auto spells = [&](std::int32_t id, std::string text) {
+    const auto at = static_cast<std::size_t>(id);
+    if (at >= text_of_.size()) text_of_.resize(at + 1);
+    text_of_[at] = std::move(text);
+  };
+  for (const auto& [token, id] : file.vocabulary) spells(id, bytes_of_token(token).value_or(token));
+  std::string buffer;
+  for (const AddedToken& token : file.added) {
+    if (!file.vocabulary.contains(token.content)) spells(token.id, token.content);
+    id_of_[token.content] = token.id;
+    if (token.normalized)
+      normalized_.add(nfc_ ? nfc(token.content, buffer) : token.content, token.id);
+    else
+      raw_.add(token.content, token.id);
+  }
+}
+
+void Tokenizer::encode(std::string_view text, bool added, std::vector<std::int32_t>& to) {
+  need(first_invalid_utf8(text) < 0, "a text to encode is not valid UTF-8");
+  const auto gap = [&](std::string_view piece) {
+    if (!piece.empty()) encode_normalized(nfc_ ? nfc(piece, normal_) : piece, added, to);
+  };
+  std::size_t at = 0;
+  for (AddedTokens::Found token; added && raw_.find(text, at, token); at = token.end) {
+    gap(text.substr(at, token.begin - at));
+    to.push_back(token.id);
+  }
+  gap(text.substr(at));
+}
+
+void Tokenizer::encode_normalized(std::string_view text, bool added, std::vector<std::int32_t>& to) {
+  std::size_t at = 0;
+  for (AddedTokens::Found token; added && normalized_.find(text, at, token); at = token.end) {
+    split(text.substr(at, token.begin - at), 0, to);
+    to.push_back(token.id);
+  }
+  split(text.substr(at), 0, to);
+}
+
+void Tokenizer::split(std::string_view text, std::size_t step, std::vector<std::int32_t>& to) {
+  if (text.empty()) return;
+  if (step == steps_.size()) {
+    bpe_.encode(text, to);
+    return;
+  }
+  Step& s = steps_[step];
+  std::size_t at = 0;
+  for (Pattern::Match match; at < text.size() && s.pattern.find(text, at, match); at = match.end) {
+    need(match.begin >= at && match.end > match.begin, "an expression matched no characters");
+    if (s.keep_gaps) split(text.substr(at, match.begin - at), step + 1, to);
+    if (s.keep_matches) split(text.substr(match.begin, match.end - match.begin), step + 1, to);
+  }
+  if (s.keep_gaps) split(text.substr(at), step + 1, to);
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string out;
+  for (const std::int32_t id : ids) {
+    const auto at = static_cast<std::size_t>(id);
+    if (id < 0 || at >= text_of_.size() || !text_of_[at])
+      input_error(where_ + ": has no token of id " + std::to_string(id) +
+                  "; take the tokenizer that the ids were made with");
+    out += *text_of_[at];
+  }
+  return out;
+}
+
+std::optional<std::int32_t> Tokenizer::id_of(const std::string& token) const {
+  const auto at = id_of_.find(token);
+  return at == id_of_.end() ? std::nullopt : std::optional(at->second);
+}
+
+}  // namespace annulus
