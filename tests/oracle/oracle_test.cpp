@@ -80,9 +80,17 @@ double norm(const Gradients& g) {
   return std::sqrt(sum);
 }
 
-void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, int context) {
+struct FirstStep {
+  double loss = 0;
+  std::int64_t targets = 0;
+  Gradients gradients;
+};
+
+FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, int context,
+                     DType compute) {
   RigOptions options{.config = c.model};
   options.context = context;
+  options.model.compute = compute;
   options.per_member = c.run.data.packing == "bfd" ? 4 : 1;
   options.model.sequence = c.run.data.sequence;
   options.model.mlp_tile = 50;
@@ -97,18 +105,23 @@ void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& dat
   const Grid& grid = rig.grid();
   const std::int64_t rows = std::max<std::int64_t>(c.run.train.rows, 1);
   const std::vector<std::int64_t> windows = c.model.distinct_windows();
+  FirstStep step;
   double nll = 0;
-  std::int64_t targets = 0;
   for (std::int64_t first = 0; first < rows; first += grid.data) {
     const std::int64_t row = first + grid.data_index;
     const LocalRow local = data.local_row(row < rows ? row : -1, grid, options.per_member, windows);
-    targets += world.sum(local.target_count());
+    step.targets += world.sum(local.target_count());
     nll += world.sum(rig.train(local, 1.0 / static_cast<double>(c.targets)).nll) / context;
   }
-  const Gradients gradients = rig.gradients();
+  step.gradients = rig.gradients();
+  step.loss = nll / static_cast<double>(step.targets);
+  return step;
+}
+
+void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, int context) {
+  const auto [loss, targets, gradients] = first_step(backend, world, c, data, context, DType::f32);
   BOOST_TEST_INFO(c.name << ", context " << context << " of " << world.size() << " ranks");
   BOOST_TEST(targets == c.targets);
-  const double loss = nll / static_cast<double>(targets);
   BOOST_TEST(std::abs(loss - c.loss) <= 1e-5 * c.loss, c.name << ": loss " << loss << ", not " << c.loss);
   BOOST_TEST(std::abs(norm(gradients) - c.grad_norm) <= 1e-5 * c.grad_norm, c.name << ": gradient norm");
   const double worst = worst_leaf(gradients, c.gradients);
@@ -117,7 +130,32 @@ void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& dat
                             << std::abs(loss / c.loss - 1) << " worst leaf " << worst);
 }
 
-void check_all() {
+/// The Euclidean distance of two leaves.
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
+  return std::sqrt(sum);
+}
+
+/// In bf16 a leaf may err 1.5 times as much as transformers' own bf16 does, both against f32.
+void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, int context) {
+  const Gradients theirs = read_gradients(c.folder + "/grads_bf16.safetensors");
+  const FirstStep step = first_step(backend, world, c, data, context, DType::bf16);
+  BOOST_TEST(std::abs(step.loss - c.loss) <= 5e-3 * c.loss, c.name << ": loss " << step.loss);
+  double worst = 0;
+  for (const auto& [name, exact] : c.gradients) {
+    const double mine = distance(step.gradients.at(name), exact), allowed = distance(theirs.at(name), exact);
+    BOOST_TEST(mine <= 1.5 * allowed, c.name << " context " << context << " " << name << ": error " << mine
+                                             << ", transformers' own " << allowed);
+    worst = std::max(worst, mine / allowed);
+  }
+  BOOST_TEST_MESSAGE(c.name << " context " << context << " in bf16: worst leaf errs " << worst
+                            << " times as much as transformers' own");
+}
+
+using Check = void(Backend&, Comm&, const Case&, Dataset&, int context);
+
+void check_all(Check* check = check_first_step) {
   Backend* const backend = &tested();
   const auto world = session().world(backend->queue());
   const SharedFolder folder(*world);
@@ -127,7 +165,7 @@ void check_all() {
     tokenize_files(*world, c.run.data.train, c.run.data, c.model, c.run.model.path, tokens);
     Dataset data(*world, tokens, c.run.data, c.model.V);
     for (int context = 1; context <= world->size(); ++context)
-      if (world->size() % context == 0) check_first_step(*backend, *world, c, data, context);
+      if (world->size() % context == 0) check(*backend, *world, c, data, context);
   }
 }
 
@@ -137,6 +175,12 @@ BOOST_AUTO_TEST_SUITE(oracle)
 
 BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers, *boost::unit_test::label("ranks1")) {
   check_all();
+}
+BOOST_AUTO_TEST_CASE(bf16_errs_no_more_than_transformers_own, *boost::unit_test::label("ranks1")) {
+  check_all(check_bf16);
+}
+BOOST_AUTO_TEST_CASE(bf16_errs_no_more_than_transformers_own_4, *boost::unit_test::label("ranks4")) {
+  check_all(check_bf16);
 }
 BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers_2, *boost::unit_test::label("ranks2")) {
   check_all();
