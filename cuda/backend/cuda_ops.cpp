@@ -11,6 +11,7 @@
 #include "kernels/rmsnorm.h"
 #include "kernels/sum.h"
 #include "kernels/swiglu.h"
+#include "ops/check.h"
 
 namespace annulus::cuda {
 namespace {
@@ -39,57 +40,75 @@ Scratch CudaOps::scratch(Lane lane) {
 }
 
 void CudaOps::embed_fwd(Lane lane, const EmbedFwd& a) {
+  check(a);
   launch_embed_fwd(a, on(lane));
 }
 void CudaOps::embed_bwd(Lane lane, const EmbedBwd& a) {
+  check(a);
   launch_embed_bwd(a, on(lane));
 }
 void CudaOps::rmsnorm_fwd(Lane lane, const RmsNormFwd& a) {
+  check(a);
   launch_rmsnorm_fwd(a, on(lane));
 }
 void CudaOps::rmsnorm_bwd(Lane lane, const RmsNormBwd& a) {
+  check(a);
   launch_rmsnorm_bwd(a, scratch(lane), on(lane));
 }
 void CudaOps::matmul(Lane lane, const Matmul& a) {
+  check(a);
   matmul_.run(a, scratch(lane), on(lane));
 }
 void CudaOps::column_sum(Lane lane, const ColumnSum& a) {
+  check(a);
   launch_column_sum(a, scratch(lane), on(lane));
 }
 void CudaOps::qk_rope_fwd(Lane lane, const QkRopeFwd& a) {
+  check(a);
   launch_qk_rope_fwd(a, on(lane));
 }
 void CudaOps::qk_rope_bwd(Lane lane, const QkRopeBwd& a) {
+  check(a);
   launch_qk_rope_bwd(a, scratch(lane), on(lane));
 }
 void CudaOps::attention_fwd(Lane lane, const AttentionFwd& a) {
+  check(a, 0);  // scratch is checked where it is handed out
   attention_.forward(lane, a);
 }
 void CudaOps::attention_delta(Lane lane, const AttentionDelta& a) {
+  check(a);
   launch_attention_delta(a, on(lane));
 }
 void CudaOps::attention_bwd(Lane lane, const AttentionBwd& a) {
+  check(a, 0);
   attention_.backward(lane, a);
 }
 void CudaOps::swiglu_fwd(Lane lane, const SwigluFwd& a) {
+  check(a);
   launch_swiglu_fwd(a, on(lane));
 }
 void CudaOps::swiglu_bwd(Lane lane, const SwigluBwd& a) {
+  check(a);
   launch_swiglu_bwd(a, on(lane));
 }
 void CudaOps::loss_tile(Lane lane, const LossTile& a) {
+  check(a);
   launch_loss_tile(a, on(lane));
 }
 void CudaOps::sum(Lane lane, const Sum& a) {
+  check(a);
   launch_sum(a, scratch(lane), on(lane));
 }
 void CudaOps::add(Lane lane, const Add& a) {
+  check(a);
   launch_add(a, on(lane));
 }
 void CudaOps::cast(Lane lane, const Cast& a) {
+  check(a);
   launch_cast(a, on(lane));
 }
 void CudaOps::adamw(Lane lane, const AdamW& a) {
+  check(a);
   launch_adamw(a, on(lane));
 }
 std::int64_t CudaOps::attention_fwd_bytes(const AttentionFwd& a) const {
