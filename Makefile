@@ -4,6 +4,9 @@
 #   make check-fast   the same build, about a minute of tests
 #   make all          build only
 #   make check-slurm  the provided jobs in a real Slurm of two nodes on this machine (Debian or Ubuntu, as root)
+#   make cuda         the same build with the CUDA backend
+#   make bundle       everything that a GPU node needs, in one folder
+#   make check-gpu    the tests on a GPU
 #   make install PREFIX=/apps/annulus    program, jobs, man page and module files
 #   make style        formatting of the sources
 BUILD ?= build
@@ -21,7 +24,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism = none
 export OMPI_MCA_ras = ^slurm
 export OMPI_MCA_plm = ^slurm
 
-.PHONY: all setup demo check check-fast check-gpu check-slurm install bundle cudnn-frontend style venv
+.PHONY: all setup demo check check-fast check-gpu check-slurm install cuda bundle cudnn-frontend style venv
 
 all: setup
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -54,10 +57,15 @@ style:
 
 # Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
 cudnn-frontend:
-	python3 -m pip install --quiet --no-deps --target $(BUILD)/cudnn-frontend nvidia-cudnn-frontend==1.32.0
+	@test -e $(BUILD)/cudnn-frontend || python3 -m pip install --quiet --no-deps --disable-pip-version-check \
+	  --target $(BUILD)/cudnn-frontend nvidia-cudnn-frontend==1.32.0
+
+# The same build with the CUDA backend, which needs a toolkit of 12.8 or later, NCCL and cuDNN, but no GPU.
+cuda: setup cudnn-frontend
+	@cmake -S . -B $(BUILD) -DANNULUS_CUDA=ON && cmake --build $(BUILD) -j $(JOBS)
 
 # Everything that a GPU node needs, in one folder: see bench/bundle.sh.
-bundle: all
+bundle: cuda
 	bench/bundle.sh $(BUILD) bundle
 
 # On a machine with a GPU, from the build or (bundle/bin/check_gpu.sh) from a bundle.
