@@ -56,8 +56,8 @@ style:
 	@clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
 
 # Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
-cudnn-frontend:
-	@test -e $(BUILD)/cudnn-frontend || python3 -m pip install --quiet --no-deps --disable-pip-version-check \
+cudnn-frontend: venv
+	@test -e $(BUILD)/cudnn-frontend || .venv/bin/pip install --quiet --no-deps --disable-pip-version-check \
 	  --target $(BUILD)/cudnn-frontend nvidia-cudnn-frontend==1.32.0
 
 # The same build with the CUDA backend, which needs a toolkit of 12.8 or later, NCCL and cuDNN, but no GPU.
