@@ -3,6 +3,7 @@
 #   make check        all tests (no GPU), within 12 minutes on two cores, build included
 #   make check-fast   the same build, about a minute of tests
 #   make all          build only
+#   make bench        every operation against the machine's limits; OP=PREFIX: those alone
 #   make style        formatting of the sources
 BUILD ?= build
 JOBS ?= $(shell nproc)
@@ -19,7 +20,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism = none
 export OMPI_MCA_ras = ^slurm
 export OMPI_MCA_plm = ^slurm
 
-.PHONY: all setup demo check check-fast check-gpu bundle cudnn-frontend style venv
+.PHONY: all setup demo check check-fast check-gpu bench bundle cudnn-frontend style venv
 
 all: setup
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -42,6 +43,9 @@ check-fast: all
 
 style:
 	@clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
+
+bench: all
+	$(BUILD)/bench/annulus_bench $(if $(OP),--only $(OP))
 
 # Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
 cudnn-frontend:
