@@ -70,6 +70,7 @@ Work forward_work(const Sizes& s, const Scene& scene, Backend& b, Pool& p) {
   AttentionFwd& a = stage->forward;
   const bool visit = scene.cover == Cover::full;
   a.begins = a.ends = !visit;
+  a.workspace = p.scratch(b.ops().attention_fwd_bytes(a));
   return {[&b, stage] { b.ops().attention_fwd(Lane::compute, stage->forward); },
           {visit ? a.acc : a.o, a.lse}};
 }

@@ -21,9 +21,7 @@ Timing sustained(Backend& backend, Pool& pool, const Work& work, const char* nam
 Limit copies(Backend& b, Pool& p, const char* name, const Tensor& from, const Tensor& to, Lane lane,
              double passes, double seconds) {
   b.queue().fence();
-  const Work work{.run = [&] { b.queue().copy(lane, from, to); },
-                  .outputs = {to.place == b.memory().place() ? to : from},
-                  .lane = lane};
+  const Work work{.run = [&] { b.queue().copy(lane, from, to); }, .outputs = {to}, .lane = lane};
   Limit limit{name, megabytes(from.bytes()), passes * static_cast<double>(from.bytes()),
               sustained(b, p, work, name, seconds)};
   return limit;
