@@ -8,6 +8,7 @@
 #   make bundle       everything that a GPU node needs, in one folder
 #   make check-gpu    the tests on a GPU
 #   make install PREFIX=/apps/annulus    program, jobs, man page and module files
+#   make bench        every operation against the machine's limits; OP=PREFIX: those alone
 #   make style        formatting of the sources
 BUILD ?= build
 JOBS ?= $(shell nproc)
@@ -24,7 +25,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism = none
 export OMPI_MCA_ras = ^slurm
 export OMPI_MCA_plm = ^slurm
 
-.PHONY: all setup demo check check-fast check-gpu check-slurm install cuda bundle cudnn-frontend style venv
+.PHONY: all setup demo check check-fast check-gpu check-slurm install cuda bundle cudnn-frontend style venv bench
 
 all: setup
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -54,6 +55,9 @@ install: all
 
 style:
 	@clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
+
+bench: all
+	$(BUILD)/bench/annulus_bench $(if $(OP),--only $(OP))
 
 # Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
 cudnn-frontend: venv
