@@ -37,8 +37,10 @@ PackingResult pack_rows(const std::vector<std::int64_t>& document_offsets, std::
 /// physical line (from 1) and byte of the file (from 0).
 ///   text    JSONL rows with "text" (.jsonl, .json), or else a plain file, which is one document
 ///   tokens  JSONL rows with "input_ids" and perhaps "labels": each its own token's id, or -100 (no target)
-/// The tokenizer of bytes: ids 0 to 255; a text ends with the model's first end-of-text id if that is at
-/// least 256 and in the vocabulary, else with nothing. Texts without a byte are left out and counted.
+/// data.tokenizer: a tokenizer.json (its path, or auto for the model folder's), whose added tokens a text may
+/// spell only with data.allow_special; or bytes, ids 0 to 255. A text ends with the model's first end-of-text
+/// id if that is in the vocabulary (and no byte), else with nothing. Texts without a byte are left out and
+/// counted.
 void tokenize_files(Comm& world, const std::vector<std::string>& files, const DataSection&,
                     const ModelConfig&, const std::string& model_path, const std::string& out);
 

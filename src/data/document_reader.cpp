@@ -4,15 +4,16 @@
 #include "core/check.h"
 #include "data/line_reader.h"
 #include "data/row.h"
+#include "data/tokenizer/unicode.h"
 
 namespace annulus {
 namespace {
 
 class Reader {
  public:
-  Reader(const std::vector<Source>& sources, const DataSection& data, ByteTokenizer tokenizer,
+  Reader(const std::vector<Source>& sources, const DataSection& data, TextEncoder* encoder,
          std::int64_t vocabulary)
-      : sources_(sources), data_(data), tokenizer_(tokenizer), vocabulary_(vocabulary) {
+      : sources_(sources), data_(data), encoder_(encoder), vocabulary_(vocabulary) {
     out_.lines.resize(sources.size());
   }
 
@@ -44,6 +45,10 @@ class Reader {
     if (!in.read(text.data(), static_cast<std::streamsize>(source.size)))
       environment_error("cannot read " + source.path + "; check that it may be read on every node");
     const bool marked = text.rfind("\xEF\xBB\xBF", 0) == 0;
+    const std::int64_t bad = encoder_->takes_bytes() ? -1 : first_invalid_utf8(text);
+    if (bad >= 0)
+      input_error(source.path + ": byte " + std::to_string(bad) +
+                  " is not valid UTF-8; convert the file to UTF-8 (iconv does), or mend it");
     add_text(std::string_view(text).substr(marked ? 3 : 0));
   }
 
@@ -89,7 +94,12 @@ class Reader {
       out_.empty.push_back(documents());
       return;
     }
-    tokenizer_.append(text, out_.part);
+    encoder_->append(text, out_.part.ids);
+    if (out_.part.ids.size() == before) {
+      out_.empty.push_back(documents());
+      return;
+    }
+    out_.part.mask.resize(out_.part.ids.size(), 1);
     close_document(before);
   }
 
@@ -108,7 +118,7 @@ class Reader {
 
   const std::vector<Source>& sources_;
   const DataSection& data_;
-  ByteTokenizer tokenizer_;
+  TextEncoder* encoder_;
   std::int64_t vocabulary_;
   Reading out_;
 };
@@ -116,8 +126,8 @@ class Reader {
 }  // namespace
 
 Reading read_share(const std::vector<Source>& sources, Share share, const DataSection& data,
-                   ByteTokenizer tokenizer, std::int64_t vocabulary) {
-  return Reader(sources, data, tokenizer, vocabulary).read(share);
+                   TextEncoder* encoder, std::int64_t vocabulary) {
+  return Reader(sources, data, encoder, vocabulary).read(share);
 }
 
 }  // namespace annulus

@@ -2,7 +2,7 @@
 // on the number of ranks: each reads the lines that begin in its part of the files laid end to end.
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
+#include <memory>
 #include <numeric>
 #include "core/check.h"
 #include "data/document_reader.h"
@@ -12,23 +12,6 @@
 
 namespace annulus {
 namespace {
-
-ByteTokenizer make_tokenizer(const DataSection& data, const ModelConfig& model,
-                             const std::string& model_path) {
-  if (data.tokenizer != "bytes") {
-    const std::string file = data.tokenizer == "auto" ? model_path + "/tokenizer.json" : data.tokenizer;
-    const std::string mend =
-        "give rows of input_ids (data.format=tokens), or data.tokenizer=bytes for a model of bytes";
-    if (data.tokenizer == "auto" && !std::filesystem::exists(file))
-      input_error("the model " + model_path + " has no tokenizer.json to read texts with; " + mend);
-    usage_error("tokenizing with " + file + " is not available in this version; " + mend);
-  }
-  if (model.V < 256)
-    input_error("data.tokenizer=bytes needs 256 ids and the model " + model_path + " has a vocabulary of " +
-                std::to_string(model.V) + "; take a model with a larger one");
-  const bool ends = !model.eos.empty() && model.eos.front() >= 256 && model.eos.front() < model.V;
-  return {ends ? model.eos.front() : -1};
-}
 
 /// Each rank's numbers, known to all.
 std::vector<std::vector<std::int64_t>> gather(Comm& world, const std::vector<std::int64_t>& mine) {
@@ -107,13 +90,13 @@ Documents read_documents(Comm& world, const std::vector<std::string>& files, con
   const bool tokens = std::any_of(sources.begin(), sources.end(), is_tokens);
   if (data.join > 0 && tokens)
     usage_error("data.join joins texts, but some data files hold rows of input_ids; set it to 0");
-  ByteTokenizer tokenizer;
+  std::unique_ptr<TextEncoder> encoder;
   agreed(world, "choosing a tokenizer", [&] {
-    if (texts) tokenizer = make_tokenizer(data, model, model_path);
+    if (texts) encoder = std::make_unique<TextEncoder>(data, model, model_path);
   });
   Reading mine;
   agreed(world, "reading data", [&] {
-    mine = read_share(sources, share_of(sources, world.rank(), world.size()), data, tokenizer, model.V);
+    mine = read_share(sources, share_of(sources, world.rank(), world.size()), data, encoder.get(), model.V);
   });
   // What lies behind the documents that data.take asks for was read by some worlds and not by others: it must
   // not count. Joined texts are all read by all.
@@ -155,8 +138,9 @@ Documents read_documents(Comm& world, const std::vector<std::string>& files, con
           {{"files", paths},
            {"file_count", std::to_string(sources.size())},
            {"file_bytes", std::to_string(sources.back().start + sources.back().size)},
-           {"tokenizer", texts ? "bytes" : "none"},
-           {"end_of_text", std::to_string(tokenizer.end)},
+           {"tokenizer", texts ? encoder->name() : "none"},
+           {"end_of_text", std::to_string(texts ? encoder->end() : -1)},
+           {"allow_special", data.allow_special ? "true" : "false"},
            {"max_length", std::to_string(data.max_length)},
            {"join", std::to_string(data.join)},
            {"take", std::to_string(data.take)},

@@ -4,6 +4,7 @@
 #include <random>
 #include "data/documents.h"
 #include "data/idle_queue.h"
+#include "data/small_tokenizer.h"
 #include "support/refusal.h"
 #include "support/temp_folder.h"
 #include "support/world.h"
@@ -84,6 +85,37 @@ BOOST_AUTO_TEST_CASE(texts_and_files_become_documents) {
   DataSection forced = bytes();
   forced.format = "text";
   BOOST_TEST((shown(alone({rows}, forced).part) == Shown{"~ab{257}", "~c{257}"}));
+}
+
+BOOST_AUTO_TEST_CASE(texts_are_read_with_a_tokenizer_file) {
+  const TempFolder f;
+  nlohmann::json file =
+      annulus::test::small_tokenizer({{"a", "b"}}, {"<|end|>", "<|start|>"});  // ids 256 to 258
+  const std::string path = f.write("tokenizer.json", file.dump());
+  const std::string rows = f.write("a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"a<|end|>\"}\n");
+  DataSection d;  // auto
+  IdleQueue q;
+  const auto self = make_self_comm(q);
+  const Documents got = read_documents(*self, {rows}, d, model(), f.path(""));
+  BOOST_TEST((shown(got.part) == Shown{"~{256}c{257}", "~a<|end|>{257}"}));  // a control token is text
+  BOOST_TEST(got.source.at("tokenizer").find("tokenizer.json of CRC-32 ") == 0u);
+  BOOST_TEST(got.source.at("end_of_text") == "257");
+  d.tokenizer = path;
+  d.allow_special = true;
+  BOOST_TEST((shown(alone({rows}, d).part) == Shown{"~{256}c{257}", "~a{257}"}));  // ends once
+  BOOST_TEST((shown(alone({rows}, d, model(300, {})).part) == Shown{"~{256}c", "~a{257}"}));
+  BOOST_TEST((shown(alone({rows}, d, model(0, {})).part) == Shown{"~{256}c", "~a{257}"}));  // no model
+  refused({rows}, d, {"tokenizer.json", "259 ids", "vocabulary of 258"}, Exit::input, model(258));
+  refused({f.write("bad.txt", "abc\xff")}, d, {"bad.txt", "byte 3", "UTF-8"});
+  // What the file puts round a text.
+  const auto special = [](const char* name) {
+    return nlohmann::json{{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
+  };
+  file["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", {special("<|start|>"), {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+                            {"special_tokens", {{"<|start|>", {{"ids", {258}}}}}}};
+  d.tokenizer = f.write("framed.json", file.dump());
+  BOOST_TEST((shown(alone({rows}, d).part) == Shown{"~{258}{256}c{257}", "~{258}a{257}"}));
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_ids_keep_their_labels) {
@@ -182,7 +214,9 @@ BOOST_AUTO_TEST_CASE(files_that_are_refused) {
   refused({book}, DataSection{}, {"/no/model", "no tokenizer.json", "data.tokenizer=bytes"});
   DataSection named;
   named.tokenizer = f.write("tokenizer.json", "{}");
-  refused({book}, named, {"tokenizer.json", "not available in this version"}, Exit::usage);
+  refused({book}, named, {"tokenizer.json", "has no model"});
+  named.tokenizer = f.path("none.json");
+  refused({book}, named, {"none.json", "is no file", "data.tokenizer=bytes"});
   DataSection chat = d;
   chat.format = "messages";
   refused({book}, chat, {"data.format=messages", "not available"});
@@ -222,6 +256,11 @@ void check_world() {
     d.take = round % 3 == 1 ? 4 : 0;
     d.max_length = round % 4 == 3 ? 9 : 0;
     d.skip_bad = round % 7;
+    if (round % 4 == 1) {
+      d.tokenizer = name + "tokenizer.json";
+      const auto file = annulus::test::small_tokenizer({{"a", "a"}, {"aa", "aa"}, {" ", "b"}});
+      if (world->rank() == 0) f.write("tokenizer.json", file.dump());
+    }
     for (int k = 0; k < 4; ++k) {
       std::string text;
       const bool rows = random() % 4 != 0;

@@ -35,7 +35,7 @@ FAMILIES = {
     "gpt2": [],
 }
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x", "<|begin▁of▁sentence|>"]
-PLAIN = ["<think>", "</think>", "\n\n\n\n", "é́", "Å"]
+PLAIN = ["<think>", "</think>", "\n\n\n\n", "é́", "Å x"]
 
 
 def assigned(first, last):

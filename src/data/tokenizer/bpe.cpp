@@ -37,8 +37,7 @@ const MergeTable::Entry& MergeTable::find(std::int32_t left, std::int32_t right)
 
 Bpe::Bpe(const std::array<std::int32_t, 256>& bytes, const std::vector<Merge>& merges,
          std::unordered_map<std::string, std::int32_t> whole)
-    : bytes_(bytes), merges_(merges), whole_(std::move(whole)) {
-}
+    : bytes_(bytes), merges_(merges), whole_(std::move(whole)) {}
 
 void Bpe::encode(std::string_view word, std::vector<std::int32_t>& to) {
   if (word.size() == 1) {

@@ -1,5 +1,5 @@
-// Byte-level byte pair encoding: a word's bytes become tokens, and pairs of neighbours are merged, the pair of
-// the lowest rank first and the leftmost of those, until no neighbours have a merge.
+// Byte-level byte pair encoding: a word's bytes become tokens, and pairs of neighbours are merged, the pair
+// of the lowest rank first and the leftmost of those, until no neighbours have a merge.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -17,8 +17,7 @@ std::unordered_map<std::string, std::int32_t> whole_words(const TokenizerFile& f
 
 }  // namespace
 
-Tokenizer::Tokenizer(const std::string& path) : Tokenizer(read_tokenizer_file(path), path) {
-}
+Tokenizer::Tokenizer(const std::string& path) : Tokenizer(read_tokenizer_file(path), path) {}
 
 Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& where)
     : where_(where),

@@ -18,7 +18,8 @@ using nlohmann::ordered_json;
 constexpr int kDepth = 32;
 constexpr std::size_t kBytes = std::size_t{256} << 20;
 constexpr std::int64_t kLargestId = (std::int64_t{1} << 24) - 1;
-constexpr const char* kByteLevelExpression =  // what ByteLevel cuts with where the file does not say otherwise
+constexpr const char*
+    kByteLevelExpression =  // what ByteLevel cuts with where the file does not say otherwise
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 std::string cut(const std::string& text) {
@@ -204,8 +205,7 @@ class Interpreter {
   void split(const JsonObject& p) {
     const JsonObject pattern = p.object("pattern");
     SplitStep step;
-    step.expression =
-        pattern.has("Regex") ? pattern.text("Regex") : quote_expression(pattern.text("String"));
+    step.expression = pattern.has("Regex") ? pattern.text("Regex") : quote_expression(pattern.text("String"));
     const std::string behavior = p.text("behavior");
     const bool inverted = p.truth_or("invert", false);
     if (behavior == "Removed")

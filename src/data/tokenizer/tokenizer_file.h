@@ -1,4 +1,5 @@
-// What a tokenizer.json file says, checked; what it asks for that this program does not do is refused by name.
+// What a tokenizer.json file says, checked; what it asks for that this program does not do is refused by
+// name.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -23,7 +24,7 @@ struct AddedToken {
 
 struct TokenizerFile {
   bool nfc = false;
-  std::vector<SplitStep> splits;  // one after the other
+  std::vector<SplitStep> splits;                             // one after the other
   std::unordered_map<std::string, std::int32_t> vocabulary;  // as written in the file
   std::array<std::int32_t, 256> bytes{};                     // the token of each byte; -1: of no UTF-8 text
   std::vector<Merge> merges;

@@ -30,8 +30,7 @@ std::uint64_t WordCache::hash(std::string_view word) {
   return mixed(h, h >> 32);
 }
 
-WordCache::WordCache() : slots_(kSlots) {
-}
+WordCache::WordCache() : slots_(kSlots) {}
 
 bool WordCache::find(std::string_view word, std::uint64_t hash, std::vector<std::int32_t>& to) const {
   for (std::size_t s = hash % kSlots; slots_[s].length != 0; s = (s + 1) % kSlots) {

@@ -1,0 +1,67 @@
+#include "data/text_encoder.h"
+#include <filesystem>
+#include <iomanip>
+#include <sstream>
+#include "core/check.h"
+
+namespace annulus {
+namespace {
+
+std::string tokenizer_path(const DataSection& data, const std::string& model_path) {
+  const std::string path = data.tokenizer == "auto" ? model_path + "/tokenizer.json" : data.tokenizer;
+  if (std::filesystem::is_regular_file(path)) return path;
+  if (data.tokenizer == "auto")
+    input_error(
+        "the model " + model_path +
+        " has no tokenizer.json to read texts with; give data.tokenizer=PATH of one, rows of input_ids "
+        "(data.format=tokens), or data.tokenizer=bytes for a model of bytes");
+  input_error("data.tokenizer=" + path +
+              " is no file; give the path of a tokenizer.json, or data.tokenizer=bytes for a model of bytes");
+}
+
+void check_vocabulary(std::int64_t ids, const ModelConfig& model, const std::string& tokenizer,
+                      const std::string& model_path) {
+  if (model.V > 0 && model.V < ids)
+    input_error(tokenizer + " needs " + std::to_string(ids) + " ids and the model " + model_path +
+                " has a vocabulary of " + std::to_string(model.V) +
+                "; take the model's own tokenizer, or a model with a larger vocabulary");
+}
+
+}  // namespace
+
+TextEncoder::TextEncoder(const DataSection& data, const ModelConfig& model, const std::string& model_path)
+    : allow_special_(data.allow_special) {
+  std::int64_t least_end = 256;  // an end of text that is also a byte ends nothing
+  if (data.tokenizer == "bytes") {
+    check_vocabulary(256, model, "data.tokenizer=bytes", model_path);
+  } else {
+    const std::string path = tokenizer_path(data, model_path);
+    const TokenizerFile file = read_tokenizer_file(path);
+    tokenizer_ = std::make_unique<Tokenizer>(file, path);
+    check_vocabulary(tokenizer_->ids(), model, path, model_path);
+    std::ostringstream name;
+    name << "tokenizer.json of CRC-32 " << std::hex << std::setw(8) << std::setfill('0') << file.digest;
+    name_ = name.str();
+    least_end = 0;
+  }
+  if (!model.eos.empty() && model.eos.front() >= least_end && model.eos.front() < model.V)
+    end_ = model.eos.front();
+}
+
+void TextEncoder::append(std::string_view text, std::vector<std::int32_t>& to) {
+  if (tokenizer_ == nullptr) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+    to.insert(to.end(), bytes, bytes + text.size());
+    if (end_ >= 0) to.push_back(static_cast<std::int32_t>(end_));
+    return;
+  }
+  const std::size_t begin = to.size();
+  to.insert(to.end(), tokenizer_->before().begin(), tokenizer_->before().end());
+  tokenizer_->encode(text, allow_special_, to);
+  to.insert(to.end(), tokenizer_->after().begin(), tokenizer_->after().end());
+  // Only a control token that the text spells, or the file's own, can be there already.
+  const bool ended = to.size() > begin && to.back() == end_;
+  if (end_ >= 0 && !ended) to.push_back(static_cast<std::int32_t>(end_));
+}
+
+}  // namespace annulus
