@@ -49,7 +49,7 @@ prepare() {
   local file=${ANNULUS_SITE:-$jobs_folder/site.sh}
   # shellcheck source=/dev/null
   if [ -r "$file" ]; then . "$file"; fi
-  : "${ANNULUS_MARGIN:=0}" "${ANNULUS_WRAPPER:=$jobs_folder/bind.sh}"
+  : "${ANNULUS_MARGIN:=0}" "${ANNULUS_WAIT:=60}" "${ANNULUS_WRAPPER:=$jobs_folder/bind.sh}"
   if ! command -v annulus >/dev/null; then
     say "annulus is not in PATH: load its module before sbatch, or in $file"
     exit 4
@@ -58,8 +58,9 @@ prepare() {
   if [ "$ANNULUS_MPI" = mpirun ]; then
     launch=(mpirun --bind-to none "$ANNULUS_WRAPPER" annulus)
   else
-    # kill-on-bad-exit=1 would take the exit code from ranks that leave a moment after the first.
-    launch=(srun "--mpi=$ANNULUS_MPI" --kill-on-bad-exit=0 --cpu-bind=none "$ANNULUS_WRAPPER" annulus)
+    # kill-on-bad-exit=1 would take the exit code from ranks that leave a moment after the first; with --wait they
+    # have a minute, and the others of a rank that was killed do not wait for it any longer.
+    launch=(srun "--mpi=$ANNULUS_MPI" --kill-on-bad-exit=0 "--wait=$ANNULUS_WAIT" --cpu-bind=none "$ANNULUS_WRAPPER" annulus)
   fi
   if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi
   export CUDA_DEVICE_ORDER=PCI_BUS_ID  # bind.sh and the program number GPUs alike

@@ -10,6 +10,9 @@
 # Seconds to leave free before the end of the allocation, for a slow epilog.
 # ANNULUS_MARGIN=0
 
+# Seconds that the other ranks are left when one has ended.
+# ANNULUS_WAIT=60
+
 # Put before the program on every rank; bind.sh places a rank on the processors next to its GPU.
 # ANNULUS_WRAPPER=/usr/bin/env
 

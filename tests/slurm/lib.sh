@@ -52,6 +52,7 @@ started() { eventually 60 "$run at step ${1:-5}" has_steps "$run" "${1:-5}"; }
 # next_life ID LIVES: waits for the requeue, and spares the two minutes that Slurm holds a requeued job.
 next_life() {
   eventually "${3:-40}" "job $1 requeued" requeued "$1" "$2" || return 1
+  sleep 2  # the nodes refuse what is started in the second in which it was ended
   scontrol update "jobid=$1" StartTime=now 2>/dev/null || true
 }
 requeued() { [ "$(job_field "$1" Restarts)" = "$2" ] && is_state "$1" PENDING; }
@@ -101,6 +102,10 @@ check() {
   else
     echo "FAILED $1 ($((SECONDS - begin)) s)"
     if [ -n "$run" ]; then tail -n 25 "$run.out" 2>/dev/null | sed 's/^/  | /'; fi
-    if [ -n "$id" ]; then scancel "$id" 2>/dev/null; fi
+    if [ -n "$id" ]; then
+      scontrol show job "$id" 2>/dev/null | grep -o 'JobState.*' | sed 's/^/  | /'
+      sinfo -N -O nodelist,statelong,cpusstate,allocmem | sed 's/^/  | /'
+      scancel "$id" 2>/dev/null
+    fi
   fi
 }
