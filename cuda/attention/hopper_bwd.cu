@@ -25,6 +25,7 @@ constexpr int kD = 128;
 constexpr int kStages = 2;
 constexpr int kThreads = 384;
 constexpr float kLog2e = 1.4426950408889634f;
+constexpr int kStatsRead = 2;  // barriers among warps, one a stage: lse, delta and low may be written again
 
 struct BwdArgs {
   const int64_t* first;      // (q_count) row positions
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     barrier_init(&sh.kv_full, 1);
     for (int s = 0; s < kStages; ++s) {
-      barrier_init(&sh.q_full[s], 2);  // the copy and the warp that fetches lse, delta, low
+      barrier_init(&sh.q_full[s], 33);  // the copy, and each lane that fetches lse, delta, low
       barrier_init(&sh.do_full[s], 1);
       barrier_init(&sh.q_empty[s], 8);  // computing warps
       barrier_init(&sh.do_empty[s], 8);
@@ -157,10 +158,13 @@ __global__ void __launch_bounds__(kThreads, 1)
         for (int p = 0; p < 2; ++p) copy_box(&do_map, &sh.do_full[s], sh.d_o[s][p], p * 64, head, q0);
       }
     } else if (warp == 1) {
-      for (int t = 0; t < steps; ++t) {
-        const int s = t % kStages, q0 = tile_of(t) * kM;
+      for (int t = 0; t < steps + kStages; ++t) {
+        const int s = t % kStages;
+        if (t >= kStages)
+          named_sync(kStatsRead + s, 256 + 32);  // the computing warps have read step t - kStages
+        if (t >= steps) continue;
+        const int q0 = tile_of(t) * kM;
         const int64_t row = head_of(t) * a.stat_stride;
-        barrier_wait(&sh.q_empty[s], (t / kStages + 1) & 1);
         for (int i = lane; i < kM; i += 32) {
           const int q = q0 + i;
           const bool inside = q < a.q_count;
@@ -169,8 +173,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           sh.delta[s][i] = inside ? a.delta[row + q] : 0.f;
           sh.low[s][i] = inside ? low_key(a, q) : a.k_count;
         }
-        __syncwarp();
-        if (lane == 0) barrier_arrive(&sh.q_full[s]);
+        barrier_arrive(&sh.q_full[s]);
       }
     } else if (warp == 2 && lane == 0) {
       const int query_tiles_all = (a.q_count + kM - 1) / kM;
@@ -280,6 +283,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           ds[c][2 * h + r] = pack(x * (dp[4 * j + 2 * r] - delta.x), y * (dp[4 * j + 2 * r + 1] - delta.y));
         }
       }
+    named_arrive(kStatsRead + s, 256 + 32);
     accumulate(dv, p, shared_address(sh.d_o[s][0]));
 
     // dS (queries, keys) to shared memory for the other warpgroup too. Two buffers: nobody writes one before
