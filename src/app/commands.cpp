@@ -18,9 +18,8 @@ const std::vector<Command>& commands() {
        "the weights of model.path (checkpoint.resume=none, or no checkpoint there).",
        true, run_eval},
       {"rehearse", "one rank of a larger job, really run, on one device",
-       "annulus rehearse RUN.ini [--ranks N] [--rank R] [--layers N] [--steps N] [--document TOKENS] "
-       "[--profile]\n"
-       "                          [--section.key VALUE ...]\n"
+       "annulus rehearse RUN.ini [--ranks N] [--rank R] [--layers N] [--warmup N] [--steps N]\n"
+       "                         [--document TOKENS] [--profile] [--section.key VALUE ...]\n"
        "Peers are pretended, weights and tokens are random; model.path needs a config.json only. Prints "
        "seconds\n"
        "per step, memory, and with --profile where the time goes. --document cuts the row into documents.",

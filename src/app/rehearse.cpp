@@ -40,6 +40,7 @@ Exit run_rehearse(Program& program) {
   const std::int64_t layers = take_number(args, "--layers", 0, 1);
   RehearsalOptions options;
   options.steps = take_number(args, "--steps", options.steps, 1);
+  options.warmup = take_number(args, "--warmup", options.warmup, 0);
   options.document = take_number(args, "--document", 0, 1);
   options.profile = take_flag(args, "--profile");
   if (rank >= ranks) usage_error("--rank must be below --ranks");

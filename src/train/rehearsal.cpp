@@ -122,7 +122,7 @@ RehearsalReport rehearse(Backend& real, const EngineSpec& spec, const Node& node
     engine.settle();
     return steady_seconds() - begun;
   };
-  run_step();
+  for (std::int64_t i = 0; i < options.warmup; ++i) run_step();
   profiled.take();
   for (std::int64_t i = 0; i < options.steps; ++i) {
     report.seconds.push_back(run_step());

@@ -10,7 +10,8 @@
 namespace annulus {
 
 struct RehearsalOptions {
-  std::int64_t steps = 3;     // timed, after one that is not
+  std::int64_t warmup = 1;  // steps before the timed ones
+  std::int64_t steps = 3;
   std::int64_t document = 0;  // tokens of each document of the row; 0: one document
   bool profile = false;       // one more step with every operation stamped
 };
