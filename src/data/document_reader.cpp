@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 #include "core/check.h"
+#include "core/one_line.h"
 #include "data/line_reader.h"
 #include "data/row.h"
 #include "data/tokenizer/unicode.h"
@@ -84,8 +85,7 @@ class Reader {
   static std::string keys_of(const RowFields& row) {
     std::string list;
     for (const std::string& key : row.keys) list += (list.empty() ? "it has " : ", ") + key;
-    if (list.size() > 200) list = list.substr(0, 200) + "...";
-    return list.empty() ? "it is empty" : list;
+    return list.empty() ? "it is empty" : one_line(list);
   }
 
   void add_text(std::string_view text) {

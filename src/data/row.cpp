@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include "core/one_line.h"
 
 namespace annulus {
 namespace {
@@ -52,7 +53,7 @@ class RowReader : public nlohmann::json_sax<json> {
   }
   bool key(string_t& name) override {
     if (depth_ != 1) return true;
-    if (!seen_.insert(name).second) throw RowError{"has the key \"" + name + "\" twice"};
+    if (!seen_.insert(name).second) throw RowError{"has the key \"" + one_line(name) + "\" twice"};
     fields.keys.push_back(name);
     key_ = std::move(name);
     return true;

@@ -123,6 +123,9 @@ BOOST_AUTO_TEST_CASE(a_frame_round_texts_is_read) {
   const TokenizerFile read = parse_tokenizer(file.dump(), "t.json");
   BOOST_TEST((read.before == std::vector<std::int32_t>{256}));
   BOOST_TEST((read.after == std::vector<std::int32_t>{257}));
+  frame["special_tokens"]["</s>"]["ids"] = {258};
+  file["post_processor"] = frame;
+  refused(file.dump(), {"no token's id"});
   frame["single"] = {text, text};
   file["post_processor"] = frame;
   refused(file.dump(), {"twice"});

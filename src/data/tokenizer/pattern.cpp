@@ -3,6 +3,7 @@
 #include <pcre2.h>
 #include <algorithm>
 #include "core/check.h"
+#include "core/one_line.h"
 
 namespace annulus {
 namespace {
@@ -48,13 +49,14 @@ Pattern::Pattern(const std::string& expression, const std::string& where)
   l.code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                              PCRE2_UTF | PCRE2_MULTILINE, &error, &at, how.get()));
   if (l.code == nullptr)
-    input_error(where + ": the expression \"" + expression + "\" cannot be used: " + library_says(error) +
-                " at byte " + std::to_string(at) + " of " + translated + "; mend or fetch the file again");
+    input_error(where + ": the expression \"" + one_line(expression) +
+                "\" cannot be used: " + library_says(error) + " at byte " + std::to_string(at) + " of " +
+                one_line(translated, 2000) + "; mend or fetch the file again");
   std::uint32_t matches_nothing = 0;
   if (pcre2_pattern_info(l.code.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing) != 0)
     fail("pcre2_pattern_info", "refused");
   if (matches_nothing != 0)
-    input_error(where + ": the expression \"" + expression +
+    input_error(where + ": the expression \"" + one_line(expression) +
                 "\" can match no characters at all, which is not supported; give rows of input_ids instead");
   l.compiled = pcre2_jit_compile(l.code.get(), PCRE2_JIT_COMPLETE) == 0;
   l.match.reset(pcre2_match_data_create_from_pattern(l.code.get(), nullptr));

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include "config/json_read.h"
 #include "core/check.h"
+#include "core/one_line.h"
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/pattern.h"
 
@@ -17,13 +18,13 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 constexpr int kDepth = 32;
 constexpr std::size_t kBytes = std::size_t{256} << 20;
-constexpr std::int64_t kLargestId = (std::int64_t{1} << 24) - 1;
+constexpr std::int64_t kLargestId = (std::int64_t{1} << 22) - 1;
 constexpr const char*
     kByteLevelExpression =  // what ByteLevel cuts with where the file does not say otherwise
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 std::string cut(const std::string& text) {
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+  return one_line(text, 60);
 }
 
 [[noreturn]] void unsupported(const std::string& where, const std::string& what) {
@@ -110,12 +111,11 @@ class Interpreter {
   void vocabulary() {
     const std::string where = where_ + ": model: vocab";
     if (!vocabulary_.is_object() || vocabulary_.empty()) damaged(where, "is no object with tokens");
-    std::unordered_set<std::int32_t> seen;
     out_.vocabulary.reserve(vocabulary_.size());
     for (const auto& [token, value] : vocabulary_.items()) {
       const auto id = whole(value);
       if (!id || *id < 0 || *id > kLargestId) damaged(where, "\"" + cut(token) + "\" has no usable id");
-      if (!seen.insert(static_cast<std::int32_t>(*id)).second)
+      if (!ids_.insert(static_cast<std::int32_t>(*id)).second)
         damaged(where, "two tokens have the id " + std::to_string(*id));
       out_.vocabulary.emplace(token, static_cast<std::int32_t>(*id));
     }
@@ -226,8 +226,6 @@ class Interpreter {
   void added_tokens(const ordered_json& list) {
     if (!list.is_array()) damaged(where_, "added_tokens is no list");
     std::unordered_set<std::string> contents;
-    std::unordered_set<std::int32_t> ids;
-    for (const auto& [token, id] : out_.vocabulary) ids.insert(id);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const JsonObject t(list[i], where_ + ": added_tokens " + std::to_string(i));
       for (const char* key : {"single_word", "lstrip", "rstrip"})
@@ -237,7 +235,7 @@ class Interpreter {
       if (token.content.empty()) damaged(t.where(), "content is empty");
       const auto known = out_.vocabulary.find(token.content);
       const bool has_other_id = known != out_.vocabulary.end() && known->second != token.id;
-      const bool takes_an_id = known == out_.vocabulary.end() && !ids.insert(token.id).second;
+      const bool takes_an_id = known == out_.vocabulary.end() && !ids_.insert(token.id).second;
       if (has_other_id || takes_an_id || !contents.insert(token.content).second)
         damaged(t.where(), "\"" + cut(token.content) + "\" or its id " + std::to_string(token.id) +
                                " is there already with another");
@@ -267,12 +265,15 @@ class Interpreter {
         return;
       }
       const std::string name = piece.object("SpecialToken").text("id");
-      const JsonObject token = p.object("special_tokens").object(name);
+      const JsonObject tokens = p.object("special_tokens");
+      if (!tokens.has(name)) damaged(tokens.where(), "lacks \"" + cut(name) + "\"");
+      const JsonObject token(tokens.raw(name), tokens.where() + ": " + cut(name));
       const ordered_json& ids = token.raw("ids");
       if (!ids.is_array()) damaged(token.where(), "ids is no list");
       for (const auto& id : ids) {
-        const bool usable = id.is_number_unsigned() && id.get<std::uint64_t>() <= kLargestId;
-        if (!usable) damaged(token.where(), "ids holds something else than ids");
+        const bool known = id.is_number_unsigned() && id.get<std::uint64_t>() <= kLargestId &&
+                           ids_.contains(id.get<std::int32_t>());
+        if (!known) damaged(token.where(), "ids holds something that is no token's id");
         (behind ? out_.after : out_.before).push_back(id.get<std::int32_t>());
       }
     });
@@ -283,6 +284,7 @@ class Interpreter {
   json vocabulary_, merges_;
   ordered_json rest_;
   TokenizerFile out_;
+  std::unordered_set<std::int32_t> ids_;  // of all tokens so far
   bool byte_level_ = false, framed_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include "core/check.h"
+#include "core/one_line.h"
 #include "data/tokenizer/pattern.h"
 
 namespace annulus {
@@ -45,8 +46,8 @@ class Translation {
 
  private:
   [[noreturn]] void refuse(std::size_t from, std::size_t length) const {
-    input_error(where_ + ": \"" + in_.substr(from, length) + "\" in the expression \"" + in_ +
-                "\" is not supported; give rows of input_ids instead");
+    input_error(where_ + ": \"" + one_line(in_.substr(from, length)) + "\" in the expression \"" +
+                one_line(in_) + "\" is not supported; give rows of input_ids instead");
   }
   void copy(std::size_t length) {
     out_.append(in_, at_, length);
