@@ -47,7 +47,7 @@ check-fast: all
 	@cd $(BUILD) && ctest -L fast --output-on-failure -j 2
 
 check-slurm: all
-	@BUILD=$(BUILD) tests/slurm/check.sh
+	@BUILD=$(BUILD) tests/slurm/check.sh || [ $$? = 77 ]
 
 install: all
 	@test -n "$(PREFIX)" || { echo "make install PREFIX=/where/to"; exit 2; }

@@ -29,7 +29,9 @@ tidy() {
 trap tidy EXIT
 "$here/cluster.sh" up "$work/slurm" || exit
 eval "$("$here/cluster.sh" env "$work/slurm")"
-"$top/modules/install.sh" "$top/${BUILD:-build}" "$work/apps" >/dev/null || exit 1
+mkdir -p "$work/needed/needed"  # a module that ours was built with, as it were
+printf '#%%Module1.0\nsetenv NEEDED yes\n' >"$work/needed/needed/1.0"
+MODULES=needed/1.0 "$top/modules/install.sh" "$top/${BUILD:-build}" "$work/apps" >/dev/null || exit 1
 export ANNULUS_HOME=$work/apps PATH=$work/apps/bin:$PATH
 jobs=$ANNULUS_HOME/share/annulus/slurm
 cd "$work" || exit 1
@@ -47,7 +49,7 @@ size=(--train.steps "$count" --data.sequence 1024)
 
 for case in all_files straight staggered time_limit one_rank cancelled array_element two_submissions \
   scontrol_requeue killed_rank node_loss slurmd_killed suspended two_idle_lives failed_start mpirun_and_guard wrong_config \
-  other_jobs tcl_module lua_module; do
+  other_jobs lua_module tcl_module; do
   check $case
 done
 echo "$failures failures, $skipped skipped, $SECONDS s"

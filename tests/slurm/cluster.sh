@@ -76,7 +76,7 @@ CONF
     for ((g = 0; g < gpus; g++)); do mknod "$folder/dev/${nodes[i]}-$g" c 1 3; done
     echo "NodeName=${nodes[i]} Name=gpu File=$folder/dev/${nodes[i]}-[0-$((gpus - 1))]" >>"$folder/gres.conf"
   done
-  echo "PartitionName=all Nodes=$(IFS=,; echo "${nodes[*]}") Default=YES MaxTime=60 DefaultTime=10 State=UP" >>"$SLURM_CONF"
+  echo "PartitionName=all Nodes=$(IFS=,; echo "${nodes[*]}") Default=YES MaxTime=UNLIMITED DefaultTime=10 State=UP" >>"$SLURM_CONF"
 }
 
 make_networks() {

@@ -11,10 +11,11 @@ unpack() {
 # in_clean_shell START: loads the module after START in a shell without environment, and uses it.
 in_clean_shell() {
   env -i HOME="$work" PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin TERM=dumb bash --norc --noprofile -c "$1
-    module use $work/apps/modulefiles || exit 10
+    module use $work/apps/modulefiles $work/needed || exit 10
     module load annulus || exit 11
     [ \"\$(command -v annulus)\" = $work/apps/bin/annulus ] || exit 12
     annulus --version >/dev/null || exit 13
+    [ \"\$NEEDED\" = yes ] || exit 21
     [ \"\$ANNULUS_HOME\" = $work/apps ] || exit 14
     case :\$LD_LIBRARY_PATH: in *:$work/apps/lib:*) ;; *) exit 15 ;; esac
     case \$MANPATH in $work/apps/share/man:*) ;; *) exit 16 ;; esac
@@ -57,8 +58,12 @@ tcl_module() {
 lua_module() {
   local init=/usr/share/lmod/lmod/init/bash
   another_version
+  # Lmod does not run from elsewhere; installing it would remove the other system where that is installed.
+  if [ ! -e $init ] && [ ! -e /usr/share/modules/init/bash ]; then
+    DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends lmod >/dev/null 2>&1
+  fi
   if [ ! -e $init ]; then
-    echo "skipped: lmod is not installed"
+    echo "skipped: lmod is not installed and cannot be"
     skipped=$((skipped + 1))
     return
   fi
