@@ -412,8 +412,10 @@ void launch_hopper_bwd(const AttentionBwd& x, const AttentionBlock& b, const Ten
                        cudaStream_t stream) {
   need(x.q.shape[2] == kD, "hopper attention backward: D must be 128");
   if (b.q_count == 0 || b.k_count == 0) return;
-  launch<80>(x, b, dq, turns,
-             stream);  // tiles of 64 queries were slower on full, causal and packed blocks alike
+  if (b.cover == Cover::full)
+    launch<80>(x, b, dq, turns, stream);
+  else
+    launch<64>(x, b, dq, turns, stream);
 }
 
 }  // namespace annulus::cuda

@@ -1,11 +1,11 @@
 // config.json of published models (their sizes give the published counts), and everything that is refused.
-#include "support/data.h"
 #include "config/model_config.h"
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include "config/run_config.h"
+#include "support/data.h"
 #include "support/refusal.h"
 
 using namespace annulus;

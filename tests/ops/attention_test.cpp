@@ -136,10 +136,12 @@ BOOST_AUTO_TEST_CASE(attention_bwd_over_one_block) {
 
       double magnitude = 0.0;  // of scores, over all rows
       for (const double m : fwd.magnitude) magnitude = std::max(magnitude, m);
-      // dP - delta cancels where a query sees one key: what is left is the rounding of both, in BLAS's own order.
+      // dP - delta cancels where a query sees one key: what is left is the rounding of both, in BLAS's own
+      // order.
       const auto expect = [&](const char* name, const Doubles& exact, const Doubles& terms) {
-        return rounded_once(name, G, exact,
-                            [&](std::size_t i) { return score_error(magnitude, in.D) * terms[i] + 8 * kF32; });
+        return rounded_once(name, G, exact, [&](std::size_t i) {
+          return score_error(magnitude, in.D) * terms[i] + 8 * kF32;
+        });
       };
       const double before = G == DType::f32 ? 0.25 : 0.0;  // f32 gradients are added to what is there
       for (Doubles* x : {&want.dq, &want.dk, &want.dv, &plain.dq, &plain.dk, &plain.dv})

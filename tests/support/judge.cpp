@@ -1,6 +1,6 @@
 #include "support/judge.h"
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <cmath>
 #include "core/bf16.h"
 #include "core/rng.h"
@@ -48,7 +48,8 @@ void within_budget_of(const std::string& what, DType T, Floats got, Floats plain
   Doubles exact = want.exact, also = want.exact;
   drop_infinities(got, exact);
   drop_infinities(plain, also);
-  const double loop = 2 * worst(plain, exact) + 1e-7, rounding = T == DType::f32 ? 16 * kF32 * largest(exact) : 0.0;
+  const double loop = 2 * worst(plain, exact) + 1e-7,
+               rounding = T == DType::f32 ? 16 * kF32 * largest(exact) : 0.0;
   const double bound = std::max({loop, 2 * largest(want.tolerance), rounding});
   BOOST_TEST(worst(got, exact) <= bound, what << ": " << want.name << ": worst error " << worst(got, exact)
                                               << ", bound " << bound << ", of the plain loop "

@@ -24,10 +24,10 @@ Expected rounded_once(const char* name, DType T, Doubles exact,
                       const std::function<double(std::size_t)>& slack);
 Expected rounded_once(const char* name, DType T, Doubles exact, double slack = 0.0);
 
-/// Runs an operation on every backend, twice. On the CPU each element errs at most by its tolerance. On others
-/// the worst element errs at most twice as much as the worst of `plain` does or as the largest tolerance, and
-/// an f32 output may always err by 16 half-ulps of its largest value. `plain` is what rounds wherever a backend
-/// may round: the CPU's own outputs unless given.
+/// Runs an operation on every backend, twice. On the CPU each element errs at most by its tolerance. On
+/// others the worst element errs at most twice as much as the worst of `plain` does or as the largest
+/// tolerance, and an f32 output may always err by 16 half-ulps of its largest value. `plain` is what rounds
+/// wherever a backend may round: the CPU's own outputs unless given.
 void hold(const std::string& what, const Operation&, const std::vector<Expected>&,
           const std::optional<std::vector<Floats>>& plain = {});
 
