@@ -19,7 +19,7 @@ for file in "$here"/slurm/*; do
     *) cp "$file" "$share/" ;;
   esac
 done
-cp "$here/man/annulus.1" "$prefix/share/man/man1/"
+cp "$here/modules/annulus.1" "$prefix/share/man/man1/"
 
 version=$("$prefix/bin/annulus" --version | cut -d ' ' -f 2)
 tcl='' lua=''
