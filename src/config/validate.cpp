@@ -95,6 +95,9 @@ void check_layout(const RunConfig& c) {
   refuse_if(2 * p.context > c.data.sequence, "parallel.context", number(p.context),
             "data.sequence is " + number(c.data.sequence),
             "a row needs at least two tokens a rank: lengthen it or take fewer ranks");
+  refuse_if(p.ulysses > 1, "parallel.ulysses", number(p.ulysses),
+            "heads are not cut over ranks by this build",
+            "give 1: the ring alone takes any parallel.context");
   refuse_if(p.expert > 1, "parallel.expert", number(p.expert),
             "mixture-of-experts is not supported by this build", "give 1");
 }
@@ -113,6 +116,10 @@ void check_device(const RunConfig& c) {
             "with device.kind=cpu tensors are in host memory already", "give none");
   refuse_if(cpu && c.optimizer.offload, "optimizer.offload", "true",
             "with device.kind=cpu the state is in host memory already", "give false");
+  refuse_if(c.optimizer.offload, "optimizer.offload", "true", "the update is not streamed by this build",
+            "give false: optimizer.state=bf16 or more ranks save memory too");
+  refuse_if(cpu && c.memory.limit > 0, "memory.limit", shortest(c.memory.limit),
+            "with device.kind=cpu tensors are in host memory", "leave it out");
   refuse_if(c.memory.recompute == "none" && c.memory.keep_attention == "false", "memory.keep_attention",
             "false", "memory.recompute=none keeps everything", "give auto, or memory.recompute=layer");
 }

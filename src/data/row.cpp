@@ -21,7 +21,9 @@ class RowReader : public nlohmann::json_sax<json> {
   bool number_unsigned(number_unsigned_t n) override {
     return whole(static_cast<std::int64_t>(std::min<std::uint64_t>(n, INT64_MAX)));
   }
-  bool number_float(number_float_t, const string_t&) override { return scalar("a number with a fraction"); }
+  bool number_float(number_float_t, const string_t&) override {
+    return scalar("a number with a fraction or beyond 64 bits");
+  }
   bool binary(binary_t&) override { return scalar("binary"); }
 
   bool string(string_t& value) override {

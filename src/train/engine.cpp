@@ -37,6 +37,11 @@ std::int64_t tile(std::int64_t asked, std::int64_t elements, std::int64_t column
 }  // namespace
 
 EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid& grid, DType compute) {
+  const std::int64_t groups = run.memory.attention_groups;
+  if (model.G % groups != 0)
+    usage_error("memory.attention_groups is " + std::to_string(groups) +
+                ", which does not divide the model's " + std::to_string(model.G) +
+                " key/value heads; give one of their divisors");
   EngineSpec s{.model = model, .run = run, .grid = grid, .options = {}, .state = {}};
   s.options.compute = compute;
   s.options.keep_attention = run.memory.keep_attention != "false";

@@ -158,7 +158,13 @@ std::int64_t saved_bytes(const EngineSpec& s) {
 
 void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backend, bool with_eval,
                 const std::function<void(const std::string&)>& say) {
-  if (backend.memory().place() == Place::host) return;
+  if (backend.memory().place() == Place::host) {
+    if (spec.run.memory.limit > 0)
+      usage_error(
+          "memory.limit is of a GPU's memory, and this run is on a CPU; leave it out, or set "
+          "device.kind=cuda");
+    return;
+  }
   const std::string& mode = spec.run.memory.offload;
   const std::int64_t L = spec.model.L;
   const std::int64_t budget = device_budget(backend, spec.run.memory.limit);

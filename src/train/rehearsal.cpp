@@ -147,7 +147,9 @@ std::string describe(const RehearsalReport& r, const EngineSpec& spec, double pe
   text += line("\nmemory: arena %.2f GB (planned %.2f), device in all %.2f GB, pinned host %.2f GB",
                static_cast<double>(r.peak_bytes) * 1e-9, static_cast<double>(r.planned_bytes) * 1e-9,
                static_cast<double>(r.device_used_bytes) * 1e-9, static_cast<double>(r.pinned_bytes) * 1e-9);
-  text += line("\nloss %.4f, gradient norm %.4g; steps:", r.loss, r.grad_norm);
+  text += line("\nloss %.4f", r.loss);
+  if (spec.grid.world == 1) text += line(", gradient norm %.4g", r.grad_norm);  // pretended sums have no norm
+  text += "; steps:";
   for (double s : r.seconds) text += line(" %.3f", s);
   if (r.profile.empty()) return text;
   double known = 0;

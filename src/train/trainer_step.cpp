@@ -105,7 +105,8 @@ void Trainer::record(const StepReport& r) {
   const PeakBytes bytes = peak_bytes(world_, *engine_);
   folder_.metric(metric_line(r, progress_.tokens, world_.size(), bytes, backend_.peak_flops(), eval_json_));
   eval_json_.clear();
-  if (r.step % run_.train.log_every == 0 || r.step == plan_->total()) {
+  const std::int64_t every = run_.train.log_every;
+  if (every > 0 && (r.step % every == 0 || r.step == plan_->total())) {
     const double mean =
         std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
     folder_.say(readable_line(r, plan_->total(), mean * static_cast<double>(plan_->total() - r.step)));

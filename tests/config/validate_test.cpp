@@ -69,6 +69,11 @@ const Bad kBad[] = {
      [](RunConfig& c) { c.optimizer.offload = true, c.device.kind = "cpu"; }},
     {"parallel.ulysses", "parallel.context=6",
      [](RunConfig& c) { c.parallel.context = 6, c.parallel.ulysses = 4; }},
+    {"parallel.ulysses", "by this build",
+     [](RunConfig& c) { c.parallel.context = 6, c.parallel.ulysses = 3; }},
+    {"optimizer.offload", "by this build",
+     [](RunConfig& c) { c.optimizer.offload = true, c.device.kind = "cuda"; }},
+    {"memory.limit", "host memory", [](RunConfig& c) { c.memory.limit = 3, c.device.kind = "cpu"; }},
     {"parallel.context", "two tokens a rank",
      [](RunConfig& c) { c.parallel.context = 4, c.data.sequence = 7; }},
     {"parallel.context", "from 1", [](RunConfig& c) { c.parallel.context = 0; }},
@@ -117,7 +122,6 @@ BOOST_AUTO_TEST_CASE(what_is_sound_passes) {
   c.optimizer.warmup = 10;
   c.train.steps = 10;
   c.parallel.context = 6;
-  c.parallel.ulysses = 3;
   c.data.max_length = 5000;
   c.data.packing = "bfd_split";
   c.data.join = 77;
