@@ -10,8 +10,8 @@
 #include "model/rig.h"
 #include "support/backends.h"
 #include "support/data.h"
-#include "support/temp_folder.h"
 #include "support/world.h"
+#include "train/trained.h"
 
 using namespace annulus;
 using namespace annulus::test;
@@ -54,23 +54,6 @@ Case read_case(const std::string& name) {
   c.gradients = read_gradients(c.folder + "/grads.safetensors");
   return c;
 }
-
-/// The group's folder: rank 0 makes it, and removes it when all are done with it.
-class SharedFolder {
- public:
-  explicit SharedFolder(Comm& world) : world_(world) {
-    if (world.rank() == 0) mine_ = std::make_unique<TempFolder>();
-    path_ = mine_ ? mine_->path("") : "";
-    world.broadcast(path_, 0);
-  }
-  ~SharedFolder() { world_.barrier(); }
-  std::string path(const std::string& name) const { return path_ + name; }
-
- private:
-  Comm& world_;
-  std::unique_ptr<TempFolder> mine_;
-  std::string path_;
-};
 
 /// The sums of squares of all leaves.
 double norm(const Gradients& g) {
