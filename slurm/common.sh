@@ -165,8 +165,22 @@ conclude() {
   exit 75
 }
 
+# Starts the ranks, once or twice more when they end before the run has begun: PMIx can crash there, before
+# a line of ours has run. What it leaves of the step, srun ends a minute later (its --wait).
+start() {
+  local tries=3 begin
+  while :; do
+    begin=$SECONDS
+    run_ranks train "$ini" "${flags[@]}"
+    case $code in 0 | 2 | 3 | 4 | 75) return ;; esac
+    tries=$((tries - 1))
+    if begun || [ -n "$woken" ] || [ $tries = 0 ] || [ $((SECONDS - begin)) -ge 120 ]; then return; fi
+    say "RETRY: the ranks ended with code $code before the run had begun; they are started once more"
+  done
+}
+
 annulus_train() {
-  local end idle=no begin
+  local end idle=no
   trap 'on_signal USR1' USR1
   trap 'on_signal TERM' TERM
   prepare
@@ -185,17 +199,7 @@ annulus_train() {
     say "stopped before it began"
     exit 75
   fi
-  begin=$SECONDS
-  run_ranks train "$ini" "${flags[@]}"
-  case $code in
-    0 | 2 | 3 | 4 | 75) ;;
-    *)
-      if ! begun && [ $((SECONDS - begin)) -lt 60 ]; then
-        say "RETRY: the ranks ended with code $code before the run had begun; they are started once more"
-        run_ranks train "$ini" "${flags[@]}"
-      fi
-      ;;
-  esac
+  start
   conclude
 }
 
