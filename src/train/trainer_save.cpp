@@ -43,13 +43,14 @@ std::map<std::string, std::string> Trainer::facts() {
 
 void Trainer::saved(const std::string& path, std::int64_t step, double begun) {
   saved_step_ = step;
+  const double written =
+      steady_seconds() - begun;  // older files go only after the new one has been read back
   if (run_.checkpoint.keep > 0) prune_checkpoints(world_, folder_.path("checkpoints"), run_.checkpoint.keep);
   last_save_ = steady_seconds();
-  const double seconds = last_save_ - begun;
-  save_seconds_ = std::max(save_seconds_, seconds);
+  save_seconds_ = std::max(save_seconds_, last_save_ - begun);
   const auto bytes = static_cast<double>(state_bytes(*engine_));
   char rate[64];
-  std::snprintf(rate, sizeof rate, " in %.2f s, %.2f GB/s", seconds, bytes * 1e-9 / seconds);
+  std::snprintf(rate, sizeof rate, " in %.2f s, %.2f GB/s", written, bytes * 1e-9 / written);
   folder_.say("saved " + path + ", " + gigabytes(bytes) + rate);
   Status s = status("running");
   s.step = step;
