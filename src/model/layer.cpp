@@ -41,16 +41,21 @@ Layer::Rotated Layer::rotate(const RowInputs& row, const LayerView& w, const Ten
                                         .kv = r.kv,
                                         .factor = work_.rope_factor,
                                         .eps = c.norm_eps});
-  return r;
+  return {moved(r.q, work_.attention.to_heads(r.q)), moved(r.kv, work_.attention.pair_to_heads(r.kv))};
+}
+
+Tensor Layer::moved(const Tensor& from, const Tensor& to) {
+  if (to.data != from.data) work_.give(from);
+  return to;
 }
 
 Layer::Attended Layer::attend(const RowInputs& row, const Rotated& r, Region region) {
   const ModelConfig& c = work_.config;
-  const std::int64_t T = row.tokens;
-  Attended out{work_.take("attention", {T, c.H * c.D}, region), work_.take_f32("lse", {c.H, T}, region)};
-  work_.ring.forward(*row.map, window(), row.first_for(window()), r.q, r.kv, out.a.view({T, c.H, c.D}),
-                     out.lse);
-  return out;
+  const std::int64_t heads = work_.attention.share().H, tokens = row.map->member_tokens();
+  const Tensor a = work_.take("attention", {tokens, heads, c.D}, region);
+  const Tensor lse = work_.take_f32("lse", {heads, tokens}, region);
+  work_.attention.ring().forward(*row.map, window(), row.first_for(window()), r.q, r.kv, a, lse);
+  return {work_.attention.to_tokens(a, region).view({row.tokens, c.H * c.D}), lse};
 }
 
 Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
@@ -120,6 +125,13 @@ void Layer::mlp_forward(const LayerView& w, const Tensor& x1, const Tensor& y, c
                                .bias = w.bd,
                                .trans_b = true});
   }
+}
+
+void Layer::end(const Tensor& t, Saved slot) {
+  if (saves_attention())
+    work_.store.release(l_, slot);
+  else
+    work_.give(t);
 }
 
 void Layer::look_ahead() {
@@ -222,25 +234,31 @@ void Layer::attention_backward(const RowInputs& row, const LayerView& w, const L
     work_.store.park(l_, Saved::x);
     work_.state.release_reduced();
   }
-  const Tensor da = work_.take("dattention", {T, c.H * c.D});
-  ops.matmul(Lane::compute, {.a = dx, .b = w.wo, .c = da});
+  // From here on the attention's tensors are of this rank's heads.
+  ContextAttention& attention = work_.attention;
+  const Tensor a = attention.to_heads(o.a.view({T, c.H, c.D}));
+  const bool own = a.data != o.a.data;
+  if (own) end(o.a, Saved::a);
+  const Tensor da_tokens = work_.take("dattention", {T, c.H, c.D});
+  ops.matmul(Lane::compute, {.a = dx, .b = w.wo, .c = da_tokens.view({T, c.H * c.D})});
+  const Tensor da = moved(da_tokens, attention.to_heads(da_tokens));
 
-  const DType type = work_.ring.grad_dtype();
-  const Tensor dq = work_.arena.take(Region::workspace, "dq", type, {T, c.H, c.D});
-  const Tensor dkv = work_.arena.take(Region::workspace, "dkv", type, {2, T, c.G, c.D});
-  work_.ring.backward(*row.map, window(), row.first_for(window()), r.q, r.kv, o.a.view({T, c.H, c.D}),
-                      da.view({T, c.H, c.D}), o.lse, dq, dkv);
+  RingAttention& ring = attention.ring();
+  const HeadShare& share = attention.share();
+  const std::int64_t tokens = row.map->member_tokens();
+  const Tensor dq = work_.arena.take(Region::workspace, "dq", ring.grad_dtype(), {tokens, share.H, c.D});
+  const Tensor dkv = work_.arena.take(Region::workspace, "dkv", ring.grad_dtype(), {2, tokens, share.G, c.D});
+  ring.backward(*row.map, window(), row.first_for(window()), r.q, r.kv, a, da, o.lse, dq, dkv);
   work_.give(da);
   work_.give(r.kv);
   work_.give(r.q);
-  if (saves_attention()) {
-    work_.store.release(l_, Saved::lse);
-    work_.store.release(l_, Saved::a);
-  } else {
-    work_.give(o.lse);
-    work_.give(o.a);
-  }
-  projection_backward(row, w, g, qkv, dq, dkv, dx);
+  end(o.lse, Saved::lse);
+  if (own)
+    work_.give(a);
+  else
+    end(o.a, Saved::a);
+  const Tensor dq_tokens = attention.to_tokens(dq);
+  projection_backward(row, w, g, qkv, dq_tokens, attention.pair_to_tokens(dkv), dx);
 }
 
 void Layer::projection_backward(const RowInputs& row, const LayerView& w, const LayerView& g, Tensor qkv,

@@ -18,10 +18,10 @@ class Layer {
  private:
   struct Rotated {
     Tensor q, kv;
-  };
+  };  // of this rank's heads
   struct Attended {
     Tensor a, lse;
-  };  // (Tl, H D), (H, Tl)
+  };  // (Tl, H D) of its tokens; (share H, Tm) of its heads
   bool saves_attention() const { return work_.options.keep_attention || !work_.options.recompute; }
   bool saves_all() const { return !work_.options.recompute; }
   std::int64_t window() const { return work_.config.windows[static_cast<std::size_t>(l_)]; }
@@ -31,6 +31,10 @@ class Layer {
   Tensor norm_and_project(const LayerView&, const Tensor& x, Region);
   Rotated rotate(const RowInputs&, const LayerView&, const Tensor& qkv);
   Attended attend(const RowInputs&, const Rotated&, Region);
+  /// `to`, made from `from`, which ends unless it is the same.
+  Tensor moved(const Tensor& from, const Tensor& to);
+  /// An output of the attention, saved or not, has been used for the last time.
+  void end(const Tensor&, Saved);
   void mlp_forward(const LayerView&, const Tensor& x1, const Tensor& y, const Tensor& gu_saved);
   void mlp_backward(const LayerView& w, const LayerView& g, const Tensor& x1, const Tensor& gu_saved,
                     const Tensor& dx);

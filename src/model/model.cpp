@@ -14,7 +14,7 @@ constexpr std::int64_t kSums = 3;
 
 struct Model::Body {
   Body(Backend& backend, Arena& arena, const ModelConfig& c, ModelOptions o, ShardedState& state,
-       RingAttention& ring, const Grid& g)
+       ContextAttention& attention, const Grid& g)
       : config(c),
         options(std::move(o)),
         grid(g),
@@ -26,12 +26,11 @@ struct Model::Body {
              .ops = backend.ops(),
              .arena = arena,
              .state = state,
-             .ring = ring,
+             .attention = attention,
              .store = store,
              .config = config,
              .options = options,
              .inv_freq = {}} {
-    need(g.ulysses == 1, "model: heads cannot be cut over ranks yet");
     need(static_cast<std::int64_t>(config.windows.size()) == config.L, "model: one window a layer");
     const RopeFrequencies rope = rope_frequencies(config.rope, config.D);
     const auto n = static_cast<std::int64_t>(rope.inv_freq.size());
@@ -102,8 +101,8 @@ RowTotals Model::Body::run(const LocalRow& local, double scale, bool training) {
 }
 
 Model::Model(Backend& backend, Arena& arena, const ModelConfig& config, ModelOptions options,
-             ShardedState& state, RingAttention& ring, const Grid& grid)
-    : body_(std::make_unique<Body>(backend, arena, config, std::move(options), state, ring, grid)) {}
+             ShardedState& state, ContextAttention& attention, const Grid& grid)
+    : body_(std::make_unique<Body>(backend, arena, config, std::move(options), state, attention, grid)) {}
 
 Model::~Model() = default;
 

@@ -6,9 +6,9 @@
 #include "config/model_config.h"
 #include "core/arena.h"
 #include "ops/backend.h"
-#include "parallel/ring_attention.h"
 #include "parallel/row_map.h"
 #include "parallel/sharded_state.h"
+#include "parallel/ulysses.h"
 
 namespace annulus {
 
@@ -47,13 +47,13 @@ struct RowTotals {
 
 class Model {
  public:
-  /// `ring` and `state` work on the same backend and arena. `map` gives the number of local tokens (the same
+  /// Attention and state work on the same backend and arena. `map` gives the number of local tokens (the same
   /// for every row of a run).
-  Model(Backend&, Arena&, const ModelConfig&, ModelOptions, ShardedState&, RingAttention&, const Grid&);
+  Model(Backend&, Arena&, const ModelConfig&, ModelOptions, ShardedState&, ContextAttention&, const Grid&);
   ~Model();
 
   /// One row: forward, loss, backward. Adds to the state's gradients the gradient of scale * sum of nll.
-  /// The caller has begun the arena's phase. Collective over the shard and the ring group.
+  /// The caller has begun the arena's phase. Collective over the shard and the context group.
   RowTotals train_row(const LocalRow&, double scale);
   /// Forward and loss only.
   RowTotals eval_row(const LocalRow&);

@@ -7,9 +7,9 @@
 #include "model/model.h"
 #include "ops/backend.h"
 #include "parallel/activation_store.h"
-#include "parallel/ring_attention.h"
 #include "parallel/row_map.h"
 #include "parallel/sharded_state.h"
+#include "parallel/ulysses.h"
 
 namespace annulus {
 
@@ -19,7 +19,7 @@ struct Work {
   Ops& ops;
   Arena& arena;
   ShardedState& state;
-  RingAttention& ring;
+  ContextAttention& attention;
   ActivationStore& store;
   const ModelConfig& config;
   const ModelOptions& options;

@@ -37,11 +37,15 @@ std::int64_t tile(std::int64_t asked, std::int64_t elements, std::int64_t column
 }  // namespace
 
 EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid& grid, DType compute) {
+  if (model.H % grid.ulysses != 0)
+    usage_error("parallel.ulysses is " + std::to_string(grid.ulysses) +
+                ", which does not divide the model's " + std::to_string(model.H) +
+                " query heads; give one of their divisors");
   const std::int64_t groups = run.memory.attention_groups;
-  if (model.G % groups != 0)
-    usage_error("memory.attention_groups is " + std::to_string(groups) +
-                ", which does not divide the model's " + std::to_string(model.G) +
-                " key/value heads; give one of their divisors");
+  const std::int64_t key_heads = share_heads(model.H, model.G, grid.ulysses).G;
+  if (key_heads % groups != 0)
+    usage_error("memory.attention_groups is " + std::to_string(groups) + ", which does not divide the " +
+                std::to_string(key_heads) + " key/value heads of a rank; give one of their divisors");
   EngineSpec s{.model = model, .run = run, .grid = grid, .options = {}, .state = {}};
   s.options.compute = compute;
   s.options.keep_attention = run.memory.keep_attention != "false";
@@ -100,9 +104,9 @@ Engine::Engine(Backend& backend, Groups groups, std::unique_ptr<Arena> arena, co
       arena_(std::move(arena)),
       spec_(spec),
       state_(backend, *arena_, units_of(spec), *groups_.shard, *groups_.replica, spec.state),
-      attention_(backend, *arena_, *groups_.ring,
-                 {.H = spec.model.H / spec.grid.ulysses,
-                  .G = std::max<std::int64_t>(1, spec.model.G / spec.grid.ulysses),
+      attention_(backend, *arena_, *groups_.ring, *groups_.ulysses,
+                 {.H = spec.model.H,
+                  .G = spec.model.G,
                   .D = spec.model.D,
                   .scale = 1.0 / std::sqrt(static_cast<double>(spec.model.D)),
                   .groups = spec.run.memory.attention_groups},

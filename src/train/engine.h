@@ -11,8 +11,8 @@
 #include "model/model.h"
 #include "ops/backend.h"
 #include "parallel/grid.h"
-#include "parallel/ring_attention.h"
 #include "parallel/sharded_state.h"
+#include "parallel/ulysses.h"
 
 namespace annulus {
 
@@ -82,7 +82,7 @@ class Engine {
   std::unique_ptr<Arena> arena_;
   EngineSpec spec_;
   ShardedState state_;
-  RingAttention attention_;
+  ContextAttention attention_;
   Model model_;
 };
 

@@ -105,13 +105,14 @@ void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, co
       std::string key;
       std::function<void(EngineSpec&)> pull;
     };
+    const std::int64_t key_heads = share_heads(spec.model.H, spec.model.G, spec.grid.ulysses).G;
     const Lever levers[] = {
         {"memory.recompute=layer", [](EngineSpec& s) { s.options.recompute = true; }},
         {"memory.loss_tile=128", [](EngineSpec& s) { s.options.loss_tile = 128; }},
         {"memory.mlp_tile=1024", [](EngineSpec& s) { s.options.mlp_tile = 1024; }},
         {"memory.keep_attention=false", [](EngineSpec& s) { s.options.keep_attention = false; }},
-        {"memory.attention_groups=" + std::to_string(spec.model.G / spec.grid.ulysses),
-         [](EngineSpec& s) { s.run.memory.attention_groups = s.model.G / s.grid.ulysses; }}};
+        {"memory.attention_groups=" + std::to_string(key_heads),
+         [&](EngineSpec& s) { s.run.memory.attention_groups = key_heads; }}};
     EngineSpec less = spec;
     std::string pulled;
     std::int64_t before = bytes;

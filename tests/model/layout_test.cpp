@@ -16,21 +16,30 @@ struct Ranks {
   int size = world->size();
 
   Rig rig(RigOptions options) { return Rig(*backend, world->split(0), std::move(options)); }
-  /// Every way to lay these ranks out in rings.
+  /// Every way to lay these ranks out in rings and heads. Models have 2 key/value heads: four ranks that
+  /// share heads need more.
   std::vector<RigOptions> layouts(bool tied) const {
     std::vector<RigOptions> all;
     for (int context = 1; context <= size; ++context)
-      for (int per_member : {1, 3}) {
-        if (size % context != 0) continue;
-        RigOptions o{.context = context, .per_member = per_member};
-        o.config.tied = tied;
-        o.config.qkv_bias = true;
-        o.groups = per_member == 1 ? 1 : 2;
-        all.push_back(o);
-      }
+      for (int ulysses = 1; ulysses <= context; ++ulysses)
+        for (int per_member : {1, 3}) {
+          if (size % context != 0 || context % ulysses != 0) continue;
+          RigOptions o{.context = context, .ulysses = ulysses, .per_member = per_member};
+          o.config.tied = tied;
+          o.config.qkv_bias = true;
+          o.config.H = 12;
+          const std::int64_t heads = share_heads(o.config.H, o.config.G, ulysses).G;
+          o.groups = per_member == 1 ? 1 : heads;
+          all.push_back(o);
+        }
     return all;
   }
 };
+
+std::string name_of(const RigOptions& o) {
+  return "context " + std::to_string(o.context) + " ulysses " + std::to_string(o.ulysses) + " chunks " +
+         std::to_string(o.per_member);
+}
 
 const std::vector<std::int64_t> kDocuments{31, 1, 22, 3};
 constexpr std::int64_t kSequence = 61;
@@ -52,7 +61,7 @@ void perturb() {
     options.config.windows = {0, 0, 0};
     Rig rig = ranks.rig(options);
     const WholeRow row = make_row(kSequence, kDocuments, 101, 21);
-    BOOST_TEST_INFO("context " << options.context << " chunks " << options.per_member);
+    BOOST_TEST_INFO(name_of(options));
     // Document 0 is [0, 31), document 2 is [32, 54): neither sees the other.
     const double second = loss_of(rig, row, 32, 54, -1);
     for (std::int64_t p : {0, 17, 30, 31, 54, 56}) BOOST_TEST(loss_of(rig, row, 32, 54, p) == second);
@@ -77,7 +86,7 @@ void perturb_windows() {
     Rig rig = ranks.rig(options);
     const WholeRow whole = make_row(kSequence, {kSequence}, 101, 23);
     const double last = loss_of(rig, whole, 50, 51, -1);
-    BOOST_TEST_INFO("context " << options.context << " chunks " << options.per_member);
+    BOOST_TEST_INFO(name_of(options));
     for (std::int64_t p : {0, 25, 31}) BOOST_TEST(loss_of(rig, whole, 50, 51, p) == last);
     for (std::int64_t p : {32, 44, 50}) BOOST_TEST(loss_of(rig, whole, 50, 51, p) != last);
   }
@@ -86,9 +95,9 @@ void perturb_windows() {
 /// The same rows on one rank and on all: each data group takes the rows that fall to it.
 void compare_layouts() {
   Ranks ranks;
-  constexpr int kRows = 4;
+  const int count = 4 % ranks.size == 0 ? 4 : 2 * ranks.size;  // every data group gets as many
   std::vector<WholeRow> rows;
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < count; ++i)
     rows.push_back(i == 3 ? make_row(kSequence, {5}, 101, 30)
                           : make_row(kSequence, kDocuments, 101, static_cast<std::uint64_t>(31 + i)));
   for (const bool tied : {false, true}) {
@@ -96,6 +105,7 @@ void compare_layouts() {
     RigOptions alone;
     alone.config.tied = tied;
     alone.config.qkv_bias = true;
+    alone.config.H = 12;
     Rig one(*backend, make_self_comm(backend->queue()), alone);
     double nll = 0;
     for (const WholeRow& row : rows) nll += one.train(row, 1.0 / 150).nll;
@@ -103,10 +113,10 @@ void compare_layouts() {
     for (const RigOptions& options : ranks.layouts(tied)) {
       Rig rig = ranks.rig(options);
       double mine = 0;
-      for (int i = rig.grid().data_index; i < kRows; i += rig.grid().data)
+      for (int i = rig.grid().data_index; i < count; i += rig.grid().data)
         mine += rig.train(rows[static_cast<std::size_t>(i)], 1.0 / 150).nll;
       const double all = ranks.world->sum(mine) / options.context;
-      BOOST_TEST_INFO("tied " << tied << " context " << options.context << " chunks " << options.per_member);
+      BOOST_TEST_INFO("tied " << tied << " " << name_of(options));
       BOOST_TEST(std::abs(all - nll) <= 1e-6 * nll);
       BOOST_TEST(worst_leaf(rig.gradients(), want) <= 1e-5);
     }
@@ -121,6 +131,9 @@ BOOST_AUTO_TEST_CASE(a_changed_token_moves_what_sees_it_alone) {
   perturb();
 }
 BOOST_AUTO_TEST_CASE(a_changed_token_moves_what_sees_it_alone_2, *boost::unit_test::label("ranks2")) {
+  perturb();
+}
+BOOST_AUTO_TEST_CASE(a_changed_token_moves_what_sees_it_alone_3, *boost::unit_test::label("ranks3")) {
   perturb();
 }
 BOOST_AUTO_TEST_CASE(a_changed_token_moves_what_sees_it_alone_4, *boost::unit_test::label("ranks4")) {
@@ -139,6 +152,9 @@ BOOST_AUTO_TEST_CASE(chunks_and_groups_change_no_number) {
   compare_layouts();
 }
 BOOST_AUTO_TEST_CASE(layouts_give_the_same_numbers_2, *boost::unit_test::label("ranks2")) {
+  compare_layouts();
+}
+BOOST_AUTO_TEST_CASE(layouts_give_the_same_numbers_3, *boost::unit_test::label("ranks3")) {
   compare_layouts();
 }
 BOOST_AUTO_TEST_CASE(layouts_give_the_same_numbers_4, *boost::unit_test::label("ranks4")) {

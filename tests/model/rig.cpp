@@ -95,12 +95,14 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
     : backend_(backend),
       options_(std::move(options)),
       world_(std::move(world)),
-      grid_(make_grid(world_->rank(), world_->size(), options_.context, 1)),
+      grid_(make_grid(world_->rank(), world_->size(), options_.context, options_.ulysses)),
       arena_(make_arena(backend, std::move(layout))) {
-  const int context = options_.context;
+  const int context = options_.context, ulysses = options_.ulysses;
   const auto same_row = [&](int rank) { return rank / context; };
   context_ = world_->split_by(same_row);
-  ring_ = backend_.device_comm(world_->split_by(same_row));
+  ring_ = backend_.device_comm(
+      world_->split_by([&](int rank) { return rank / context * ulysses + rank % ulysses; }));
+  ulysses_ = backend_.device_comm(world_->split_by([&](int rank) { return rank / ulysses; }));
   shard_ = backend_.device_comm(world_->split_by([](int) { return 0; }));
   replica_ = backend_.device_comm(world_->split_by([](int rank) { return rank; }));
   const ModelConfig& c = options_.config;
@@ -112,7 +114,8 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
                              .D = c.D,
                              .scale = 1 / std::sqrt(static_cast<double>(c.D)),
                              .groups = options_.groups};
-  attention_ = std::make_unique<RingAttention>(backend_, arena_, *ring_, shape, options_.model.compute);
+  attention_ =
+      std::make_unique<ContextAttention>(backend_, arena_, *ring_, *ulysses_, shape, options_.model.compute);
   model_ = std::make_unique<Model>(backend_, arena_, c, options_.model, *state_, *attention_, grid_);
 }
 

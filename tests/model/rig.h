@@ -34,6 +34,7 @@ struct RigOptions {
   ModelConfig config = tiny_config();
   ModelOptions model;
   int context = 1;
+  int ulysses = 1;
   int per_member = 1;
   std::int64_t groups = 1;  // attention_groups
   FillWeights weights = random_weights;
@@ -67,10 +68,10 @@ class Rig {
   RigOptions options_;
   std::unique_ptr<Comm> world_, context_;  // host faces
   Grid grid_;
-  std::unique_ptr<Comm> shard_, replica_, ring_;  // tensor faces
+  std::unique_ptr<Comm> shard_, replica_, ring_, ulysses_;  // tensor faces
   Arena arena_;
   std::unique_ptr<ShardedState> state_;
-  std::unique_ptr<RingAttention> attention_;
+  std::unique_ptr<ContextAttention> attention_;
   std::unique_ptr<Model> model_;
 };
 

@@ -12,9 +12,12 @@ using namespace annulus::test;
 namespace {
 
 struct Layouts {
-  int ranks, context;
+  int ranks, context, ulysses;
 };
-constexpr Layouts kLayouts[] = {{2, 2}, {2, 1}, {4, 2}, {4, 4}, {3, 1}, {4, 1}};
+constexpr Layouts kLayouts[] = {{2, 2, 1}, {2, 2, 2}, {2, 1, 1}, {4, 2, 1}, {4, 2, 2},
+                                {4, 4, 1}, {4, 4, 2}, {4, 4, 4}, {3, 1, 1}, {4, 1, 1}};
+
+constexpr Layouts kAlone{1, 1, 1};
 
 struct Data {
   const char* what;
@@ -32,14 +35,15 @@ const Data kData[] = {
     {"packed documents in odd rows", {61, 5, 37, 90, 11, 2, 44, 29, 53, 17, 71, 8}, {}, 131, "bfd"},
     {"joined and sliced", {61, 50, 37, 90, 11, 200, 44, 29, 53, 17, 71, 8}, {}, 97, "wrapped"}};
 
-RunConfig run_of(const Data& data, const std::string& dir, const std::string& file, int context, int rows,
-                 std::vector<std::string> more) {
+RunConfig run_of(const Data& data, const std::string& dir, const std::string& file, const Layouts& layout,
+                 int rows, std::vector<std::string> more) {
   std::vector<std::string> flags = {"--run.dir",          dir,
                                     "--data.train",       file,
                                     "--data.packing",     data.packing,
                                     "--data.sequence",    std::to_string(data.sequence),
                                     "--data.shuffle",     "true",
-                                    "--parallel.context", std::to_string(context),
+                                    "--parallel.context", std::to_string(layout.context),
+                                    "--parallel.ulysses", std::to_string(layout.ulysses),
                                     "--train.rows",       std::to_string(rows),
                                     "--train.steps",      "3",
                                     "--optimizer.clip",   "0.5"};
@@ -79,18 +83,19 @@ void check_invariance(int rows) {
     // Every rank learns what one rank alone gives: the run is repeated on each, with folders of their own.
     const std::string own = folder.path(tag + "-alone-" + std::to_string(world->rank()));
     const auto self = world->split(world->rank());
-    want = live(*self, run_of(data, own, file, 1, rows, {}));
-    live(*self, run_of(data, own + "g", file, 1, rows, {"--debug.gradients", own + ".h5"}));
+    want = live(*self, run_of(data, own, file, kAlone, rows, {}));
+    live(*self, run_of(data, own + "g", file, kAlone, rows, {"--debug.gradients", own + ".h5"}));
     gradients = read_all(own + ".h5");
     for (const Layouts& l : kLayouts) {
-      const std::string name = tag + "-" + std::to_string(l.ranks) + "-" + std::to_string(l.context);
+      const std::string layout =
+          std::to_string(l.ranks) + "-" + std::to_string(l.context) + "-" + std::to_string(l.ulysses);
+      const std::string name = tag + "-" + layout;
       const std::string what = std::string(data.what) + ", " + std::to_string(rows) +
-                               " rows a step, context " + std::to_string(l.context) + " of " +
-                               std::to_string(l.ranks);
+                               " rows a step, ranks-context-ulysses " + layout;
       on_ranks(*world, l.ranks, [&](Comm& group) {
-        compare(live(group, run_of(data, folder.path(name), file, l.context, rows, {})), want, what);
+        compare(live(group, run_of(data, folder.path(name), file, l, rows, {})), want, what);
         const std::string h5 = folder.path(name + ".h5");
-        live(group, run_of(data, folder.path(name + "g"), file, l.context, rows, {"--debug.gradients", h5}));
+        live(group, run_of(data, folder.path(name + "g"), file, l, rows, {"--debug.gradients", h5}));
         const double worst = worst_leaf(read_all(h5), gradients);
         BOOST_TEST(worst <= 2e-5, what << ": worst leaf " << worst);
       });

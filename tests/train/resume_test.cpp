@@ -47,20 +47,27 @@ class Runs {
   SharedFolder folder_;
 };
 
+/// The ranks and the keys of one life.
+struct Way {
+  int ranks, context;
+  std::vector<std::string> more = {};
+};
+
 /// Stops after `stop` steps on one layout, goes on in another, and compares with `want`, an uninterrupted
 /// run.
-void check_resume(Runs& runs, int ranks, int context, int ranks_after, int context_after, std::int64_t stop,
+void check_resume(Runs& runs, const Way& before, const Way& after, std::int64_t stop,
                   const std::string& straight, const Life& want, bool bitwise) {
-  const std::string name = "resumed-" + std::to_string(ranks) + std::to_string(context) + "-" +
-                           std::to_string(ranks_after) + std::to_string(context_after) + "-" +
-                           std::to_string(stop);
-  on_ranks(runs.world(), ranks, [&](Comm& group) {
-    const Life first = live(group, runs.config(name, context), stop);
+  static int number = 0;
+  const std::string name = "resumed-" + std::to_string(number++) + "-" + std::to_string(before.ranks) +
+                           std::to_string(before.context) + "-" + std::to_string(after.ranks) +
+                           std::to_string(after.context) + "-" + std::to_string(stop);
+  on_ranks(runs.world(), before.ranks, [&](Comm& group) {
+    const Life first = live(group, runs.config(name, before.context, before.more), stop);
     BOOST_TEST(static_cast<int>(first.exit) == 75, name);
     BOOST_TEST(static_cast<std::int64_t>(first.steps.size()) == stop, name);
   });
-  on_ranks(runs.world(), ranks_after, [&](Comm& group) {
-    const Life second = live(group, runs.config(name, context_after));
+  on_ranks(runs.world(), after.ranks, [&](Comm& group) {
+    const Life second = live(group, runs.config(name, after.context, after.more));
     BOOST_TEST(static_cast<int>(second.exit) == 0, name);
     BOOST_REQUIRE_MESSAGE(static_cast<std::int64_t>(second.steps.size()) == 6 - stop, name);
     for (std::size_t k = 0; k < second.steps.size(); ++k) {
@@ -104,14 +111,21 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_is_the_same_run,
   }
   const std::string straight = "straight-1-0";
   // Steps 2 and 5 are in the middle of the first and the second epoch, 3 is between them.
-  for (const std::int64_t stop : {2, 3, 5}) check_resume(runs, 1, 1, 1, 1, stop, straight, one, true);
+  for (const std::int64_t stop : {2, 3, 5}) check_resume(runs, {1, 1}, {1, 1}, stop, straight, one, true);
   Life four;
   on_ranks(*world, 4, [&](Comm& group) { four = live(group, runs.config("straight-4", 2)); });
-  check_resume(runs, 4, 2, 4, 2, 3, "straight-4", four, true);
-  check_resume(runs, 2, 2, 1, 1, 2, straight, one, false);
-  check_resume(runs, 2, 1, 4, 4, 3, straight, one, false);
-  check_resume(runs, 4, 2, 3, 1, 5, straight, one, false);
-  check_resume(runs, 4, 1, 3, 3, 2, straight, one, false);
+  check_resume(runs, {4, 2}, {4, 2}, 3, "straight-4", four, true);
+  check_resume(runs, {2, 2}, {1, 1}, 2, straight, one, false);
+  check_resume(runs, {2, 1}, {4, 4}, 3, straight, one, false);
+  check_resume(runs, {4, 2}, {3, 1}, 5, straight, one, false);
+  check_resume(runs, {4, 1}, {3, 3}, 2, straight, one, false);
+  // Heads cut over ranks, then the row, and the other way round.
+  const std::vector<std::string> heads = {"--parallel.ulysses", "2"};
+  check_resume(runs, {2, 2, heads}, {2, 2}, 3, straight, one, false);
+  check_resume(runs, {2, 2}, {4, 4, heads}, 2, straight, one, false);
+  Life shared;
+  on_ranks(*world, 4, [&](Comm& group) { shared = live(group, runs.config("straight-heads", 4, heads)); });
+  check_resume(runs, {4, 4, heads}, {4, 4, heads}, 3, "straight-heads", shared, true);
 }
 
 BOOST_AUTO_TEST_CASE(a_save_beside_the_training_holds_its_own_step,
