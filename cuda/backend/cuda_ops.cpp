@@ -26,6 +26,12 @@ bool on_hopper() {
   return major == 9 && minor == 0;
 }
 
+/// For operations that only the CPU backend has.
+[[noreturn]] void no_kernel(const std::string& operation) {
+  environment_error("mixture-of-experts models do not run on a GPU yet (" + operation +
+                    " has no kernel): set device.kind=cpu");
+}
+
 }  // namespace
 
 CudaOps::CudaOps(CudaQueue& queue, DeviceMemory& memory, bool deterministic)
@@ -110,6 +116,42 @@ void CudaOps::cast(Lane lane, const Cast& a) {
 void CudaOps::adamw(Lane lane, const AdamW& a) {
   check(a);
   launch_adamw(a, on(lane));
+}
+void CudaOps::route_fwd(Lane, const RouteFwd& a) {
+  check(a);
+  no_kernel("route_fwd");
+}
+void CudaOps::route_bwd(Lane, const RouteBwd& a) {
+  check(a);
+  no_kernel("route_bwd");
+}
+void CudaOps::route_count(Lane, const RouteCount& a) {
+  check(a);
+  no_kernel("route_count");
+}
+void CudaOps::dispatch_index(Lane, const DispatchIndex& a) {
+  check(a);
+  no_kernel("dispatch_index");
+}
+void CudaOps::expert_index(Lane, const ExpertIndex& a) {
+  check(a);
+  no_kernel("expert_index");
+}
+void CudaOps::gather_rows(Lane, const GatherRows& a) {
+  check(a);
+  no_kernel("gather_rows");
+}
+void CudaOps::combine_rows(Lane, const CombineRows& a) {
+  check(a);
+  no_kernel("combine_rows");
+}
+void CudaOps::expert_swiglu_bwd(Lane, const ExpertSwigluBwd& a) {
+  check(a);
+  no_kernel("expert_swiglu_bwd");
+}
+void CudaOps::grouped_matmul(Lane, const GroupedMatmul& a) {
+  check(a);
+  no_kernel("grouped_matmul");
 }
 std::int64_t CudaOps::attention_fwd_bytes(const AttentionFwd& a) const {
   return attention_.forward_bytes(a);

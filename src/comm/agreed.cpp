@@ -1,7 +1,20 @@
 #include <algorithm>
+#include <cstring>
 #include "comm/comm.h"
 
 namespace annulus {
+
+std::vector<std::int64_t> Comm::all_gather(std::span<const std::int64_t> mine) {
+  std::vector<std::int64_t> all;
+  for (const std::string& theirs :
+       all_gather(std::string(reinterpret_cast<const char*>(mine.data()), mine.size_bytes()))) {
+    need(theirs.size() == mine.size_bytes(), "all_gather of numbers: ranks gave different counts");
+    const std::size_t at = all.size();
+    all.resize(at + mine.size());
+    if (!mine.empty()) std::memcpy(all.data() + at, theirs.data(), theirs.size());
+  }
+  return all;
+}
 
 void agreed(Comm& comm, std::string_view phase, const std::function<void()>& work) {
   // "code" and "sentence" of this rank; empty when all went well.

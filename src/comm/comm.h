@@ -53,6 +53,8 @@ class Comm {
   virtual void all_reduce(std::span<double>, Reduce = Reduce::sum) = 0;
   /// Everybody's bytes, by rank; lengths may differ.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+  /// Everybody's numbers, by rank; as many from each.
+  virtual std::vector<std::int64_t> all_gather(std::span<const std::int64_t> mine);
   virtual void broadcast(std::string& bytes, int root) = 0;
   virtual void barrier() = 0;
 
@@ -104,7 +106,7 @@ struct Traffic {
 using Scale = std::function<void(Lane, const Tensor&, double factor)>;
 
 /// Rank `rank` of `size`, without the others (comm_loopback.cpp). Every pretended peer holds what this rank
-/// holds. `traffic`, which outlives the group and all that are split from it, counts for them all. Without
+/// holds, and sends it what it sends itself (where it sends itself nothing: what it sends to others). `traffic`, which outlives the group and all that are split from it, counts for them all. Without
 /// `scale` sums of tensors keep this rank's values: enough where only bytes and times matter.
 std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, int size, Traffic* traffic = nullptr,
                                          Scale scale = {});

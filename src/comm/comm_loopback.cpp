@@ -9,6 +9,7 @@ namespace {
 
 class LoopbackComm : public Comm {
  public:
+  using Comm::all_gather;
   LoopbackComm(Queue& queue, int rank, int size, Traffic* traffic, Scale scale)
       : queue_(queue), rank_(rank), size_(size), traffic_(traffic), scale_(std::move(scale)) {
     need(size >= 1 && rank >= 0 && rank < size, "loopback group: rank outside the group");
@@ -37,14 +38,19 @@ class LoopbackComm : public Comm {
     multiply(lane, mine);
   }
 
-  /// The i-th receive is filled with the bytes of send i modulo their number, from the start again when they
+  /// What arrives from a peer is what this rank sends itself, each in its turn. Where it sends itself nothing,
+  /// the i-th receive is filled with the bytes of send i modulo their number, from the start again when they
   /// end; with zeros when nothing is sent.
   void exchange(Lane lane, std::span<const Send> sends, std::span<const Receive> receives) override {
-    for (const Send& s : sends)
+    std::vector<Tensor> own, others;
+    bool to_itself = false;
+    for (const Send& s : sends) {
       if (s.to != rank_) count(Collective::exchange, lane, s.data.bytes());
-    std::vector<Tensor> sources;
-    for (const Send& s : sends)
-      if (s.data.size() > 0) sources.push_back(as_bytes(s.data));
+      to_itself = to_itself || s.to == rank_;
+      if (s.data.size() > 0) (s.to == rank_ ? own : others).push_back(as_bytes(s.data));
+    }
+    const std::vector<Tensor>& sources = to_itself ? own : others;
+    std::vector<std::size_t> turn(static_cast<std::size_t>(size_), 0);
     std::size_t next = 0;
     for (const Receive& r : receives) {
       if (r.data.size() == 0) continue;
@@ -53,7 +59,8 @@ class LoopbackComm : public Comm {
         queue_.zero(lane, to);
         continue;
       }
-      const Tensor& from = sources[next++ % sources.size()];
+      const std::size_t i = to_itself ? turn[static_cast<std::size_t>(r.from)]++ : next++;
+      const Tensor& from = sources[i % sources.size()];
       for (std::int64_t at = 0; at < to.size(); at += from.size()) {
         const std::int64_t n = std::min(from.size(), to.size() - at);
         copy(lane, from.span(0, n), to.span(at, n));

@@ -150,6 +150,13 @@ class MpiComm : public Comm {
     }
     return all;
   }
+  std::vector<std::int64_t> all_gather(std::span<const std::int64_t> mine) override {
+    need(mine.size_bytes() <= INT_MAX, "all_gather of numbers: more than MPI takes in one call");
+    std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(size_));
+    const auto n = static_cast<int>(mine.size());
+    mpi(MPI_Allgather(mine.data(), n, MPI_INT64_T, all.data(), n, MPI_INT64_T, comm_), "MPI_Allgather");
+    return all;
+  }
   void broadcast(std::string& bytes, int root) override {
     auto length = static_cast<std::int64_t>(bytes.size());
     mpi(MPI_Bcast(&length, 1, MPI_INT64_T, root, comm_), "MPI_Bcast");

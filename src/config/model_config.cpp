@@ -13,45 +13,59 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// How a family reads use_sliding_window and the keys beside it.
+enum class Windows : std::uint8_t { none, by_layer, everywhere };
+
 struct Family {
   const char* model_type;
   bool qk_norm;           // RMSNorm on the heads of q and k
   bool mlp_bias_key;      // reads mlp_bias
   bool head_dim_derived;  // head_dim may be absent: C / H
   bool heads_shared;      // num_key_value_heads may be absent: all heads
-  bool windows;           // reads use_sliding_window, sliding_window, max_window_layers, layer_types
+  Windows windows;        // by_layer: with max_window_layers and layer_types
+  bool experts;           // reads num_experts and the keys beside it
 };
-constexpr std::array<Family, 2> kFamilies{{
-    {"qwen3", true, false, false, false, true},
-    {"llama", false, true, true, true, false},
+constexpr std::array<Family, 3> kFamilies{{
+    {"qwen3", true, false, false, false, Windows::by_layer, false},
+    {"qwen3_moe", true, false, false, false, Windows::everywhere, true},
+    {"llama", false, true, true, true, Windows::none, false},
 }};
 
 // Bounds that keep every product of sizes far below 2^63.
 constexpr std::int64_t kWidth = 1 << 20, kInner = 1 << 24, kVocabulary = 2147483647, kLayers = 1 << 12,
-                       kHeads = 1 << 12, kHeadSize = 1 << 12, kPositions = std::int64_t{1} << 40;
+                       kHeads = 1 << 12, kHeadSize = 1 << 12, kPositions = std::int64_t{1} << 40,
+                       kExperts = 1 << 16;
 
 const Family& family_of(const JsonObject& o) {
   const std::string type = o.text("model_type");
   std::string known;
   for (const Family& f : kFamilies) {
     if (type == f.model_type) return f;
-    known += (known.empty() ? "" : " and ") + std::string(f.model_type);
+    const bool last = &f == &kFamilies.back();
+    known += (known.empty() ? "" : last ? " and " : ", ") + std::string(f.model_type);
   }
   input_error(o.where() + ": model_type \"" + type + "\" is not known here; " + known + " are");
 }
 
 /// Keys that change what is computed in a way that is not computed here, with the values that change nothing.
-void refuse_unsupported(const JsonObject& o) {
-  for (const char* key :
-       {"quantization_config", "compression_config", "num_experts", "num_local_experts", "n_routed_experts",
-        "num_experts_per_tok", "moe_intermediate_size", "kv_lora_rank", "q_lora_rank",
-        "attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling",
-        "attention_multiplier", "embedding_multiplier", "residual_multiplier", "no_rope_layers",
-        "attention_chunk_size", "query_pre_attn_scalar"})
+void refuse_unsupported(const JsonObject& o, const Family& f) {
+  const auto refuse = [&](const char* key) {
     if (o.has(key))
       input_error(o.where() + ": " + key +
                   " changes the computation in a way that is not supported for model_type " +
                   o.text("model_type") + "; take a model without it");
+  };
+  for (const char* key :
+       {"quantization_config", "compression_config", "n_routed_experts", "n_shared_experts",
+        "shared_expert_intermediate_size", "kv_lora_rank", "q_lora_rank", "attn_logit_softcapping",
+        "final_logit_softcapping", "logit_scale", "logits_scaling", "attention_multiplier",
+        "embedding_multiplier", "residual_multiplier", "no_rope_layers", "attention_chunk_size",
+        "query_pre_attn_scalar"})
+    refuse(key);
+  if (!f.experts)
+    for (const char* key :
+         {"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"})
+      refuse(key);
   for (const char* key : {"attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop"})
     if (o.has(key) && o.number(key, 0, 1) != 0)
       input_error(o.where() + ": " + key + " is not 0; dropout is not supported, set it to 0");
@@ -152,15 +166,22 @@ RopeConfig read_rope(const JsonObject& o, std::int64_t max_positions) {
   return r;
 }
 
-/// As transformers reads Qwen3's keys: layer_types where given, else full attention below max_window_layers
-/// and windows from there on; no windows at all unless use_sliding_window.
+/// As transformers reads the keys of Qwen3: layer_types where given, else full attention below
+/// max_window_layers and windows from there on; of Qwen3-MoE: one window for all layers; no windows at all
+/// unless use_sliding_window.
 std::vector<std::int64_t> read_windows(const JsonObject& o, const Family& f, std::int64_t L) {
   std::vector<std::int64_t> windows(static_cast<std::size_t>(L), 0);
   const bool use = o.truth_or("use_sliding_window", false);
-  if (!f.windows && (use || o.has("sliding_window")))
+  if (f.windows == Windows::none && (use || o.has("sliding_window")))
     input_error(o.where() + ": sliding_window is not supported for model_type " + std::string(f.model_type) +
                 "; remove it when the model was trained without");
   const std::int64_t window = use ? o.whole("sliding_window", 1, kPositions) : 0;
+  if (f.windows == Windows::everywhere) {
+    if (o.has("layer_types"))
+      input_error(o.where() + ": layer_types is not read for model_type " + std::string(f.model_type) +
+                  ", whose layers have one window or none; remove it");
+    return std::vector<std::int64_t>(static_cast<std::size_t>(L), window);
+  }
   if (!o.has("layer_types")) {
     const std::int64_t from = use ? o.whole("max_window_layers", 0, kLayers) : L;
     for (std::int64_t l = from; l < L; ++l) windows[static_cast<std::size_t>(l)] = window;
@@ -207,13 +228,41 @@ std::string read_dtype(const JsonObject& o) {
   return type;
 }
 
+/// Experts, and the layers that have them: every decoder_sparse_step-th, those of mlp_only_layers excepted.
+void read_experts(const JsonObject& o, ModelConfig& c) {
+  if (o.has("num_experts") && o.has("num_local_experts"))
+    same(o, "the number of experts", o.whole("num_experts", 1, kExperts),
+         o.whole("num_local_experts", 1, kExperts));
+  c.E = o.whole(o.has("num_local_experts") ? "num_local_experts" : "num_experts", 1, kExperts);
+  c.K = o.whole("num_experts_per_tok", 1, c.E);
+  c.Fe = o.whole("moe_intermediate_size", 1, kInner);
+  c.normalize_topk = o.truth_or("norm_topk_prob", false);
+  c.aux_coefficient = o.number_or("router_aux_loss_coef", 0.001, 0, 1000);
+  const std::int64_t step = o.whole_or("decoder_sparse_step", 1, 1, kLayers);
+  for (std::int64_t l = 0; l < c.L; ++l) c.sparse.push_back((l + 1) % step == 0 ? 1 : 0);
+  if (o.has("mlp_only_layers")) {
+    const ordered_json& dense = o.raw("mlp_only_layers");
+    for (const ordered_json& l : dense) {
+      if (!dense.is_array() || !l.is_number_unsigned() ||
+          l.get<std::uint64_t>() >= static_cast<std::uint64_t>(c.L))
+        input_error(o.where() + ": mlp_only_layers must be a list of layers from 0 to " +
+                    std::to_string(c.L - 1));
+      c.sparse[l.get<std::size_t>()] = 0;
+    }
+  }
+  if (c.sparse_layers() == 0)
+    input_error(o.where() +
+                ": no layer has experts (decoder_sparse_step, mlp_only_layers); such a model is of another "
+                "model_type");
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(const std::string& text, const std::string& where) {
   const ordered_json json = read_json(text, where);
   const JsonObject o(json, where);
   const Family& f = family_of(o);
-  refuse_unsupported(o);
+  refuse_unsupported(o, f);
   ModelConfig c;
   c.json = text;
   c.model_type = f.model_type;
@@ -252,6 +301,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   c.bos = o.whole_or("bos_token_id", -1, 0, c.V - 1);
   c.init_std = o.number_or("initializer_range", 0.02, 0, 100);
   c.dtype = read_dtype(o);
+  if (f.experts) read_experts(o, c);
   return c;
 }
 
@@ -288,14 +338,18 @@ std::vector<std::int64_t> ModelConfig::distinct_windows() const {
   return out;
 }
 
+std::int64_t ModelConfig::sparse_layers() const {
+  return std::count(sparse.begin(), sparse.end(), 1);
+}
+
 std::int64_t ModelConfig::parameters() const {
-  const std::int64_t q = H * D, kv = G * D;
-  std::int64_t layer = 2 * C + C * (q + 2 * kv) + q * C + 3 * C * F;
+  const std::int64_t q = H * D, kv = G * D, experts = sparse_layers();
+  std::int64_t layer = 2 * C + C * (q + 2 * kv) + q * C;
   if (qk_norm) layer += 2 * D;
   if (qkv_bias) layer += q + 2 * kv;
   if (o_bias) layer += C;
-  if (mlp_bias) layer += 2 * F + C;
-  return V * C * (tied ? 1 : 2) + C + L * layer;
+  const std::int64_t mlp = 3 * C * F + (mlp_bias ? 2 * F + C : 0);
+  return V * C * (tied ? 1 : 2) + C + L * layer + (L - experts) * mlp + experts * E * (C + 3 * C * Fe);
 }
 
 }  // namespace annulus

@@ -20,8 +20,13 @@ struct RopeConfig {
 };
 
 struct ModelConfig {
-  std::string model_type;  // qwen3, llama
+  std::string model_type;  // qwen3, qwen3_moe, llama
   std::int64_t C = 0, F = 0, V = 0, L = 0, H = 0, G = 0, D = 0;
+  std::int64_t E = 0, K = 0;         // experts of a sparse layer, and how many of them a token takes
+  std::int64_t Fe = 0;               // MLP width of an expert
+  std::vector<std::uint8_t> sparse;  // per layer: 1 where experts take the MLP's place; empty: nowhere
+  bool normalize_topk = false;       // a token's weights are divided by their sum
+  double aux_coefficient = 0;        // of the load balancing loss, as the model's authors set it
   double norm_eps = 1e-6;
   bool qk_norm = false;   // RMSNorm on q and k heads
   bool qkv_bias = false;  // on q, k, v
@@ -38,6 +43,10 @@ struct ModelConfig {
   std::string json;               // the file's text, for export
 
   std::vector<std::int64_t> distinct_windows() const;
+  bool has_experts(std::int64_t layer) const {
+    return !sparse.empty() && sparse[static_cast<std::size_t>(layer)] != 0;
+  }
+  std::int64_t sparse_layers() const;
   std::int64_t parameters() const;  // counted from the shapes
 };
 

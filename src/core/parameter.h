@@ -22,12 +22,17 @@ struct Parameter {
   }
 };
 
+/// Who owns a unit between them: all ranks of the shard group, or, of a layer's experts, those that hold the
+/// same ones.
+enum class Owners : std::uint8_t { all, experts };
+
 /// Parameters that are gathered, used and reduced together (a layer, the embedding, the head): one flat
 /// vector, so that one collective moves it. Rank r of R owns elements [r * piece, (r + 1) * piece).
 struct Unit {
   static constexpr std::int64_t kAlign = 64;  // elements between groups; pieces are multiples of it too
 
   std::string name;
+  Owners owners = Owners::all;
   std::vector<Parameter> parameters;
   std::vector<std::int64_t> offsets;  // first element of each parameter in the flat vector
   std::int64_t size = 0;              // elements, gaps included
@@ -55,5 +60,11 @@ struct Segment {
 
 /// Segments of rank `rank` of `ranks`, in order. Gaps belong to nobody and hold zeros.
 std::vector<Segment> segments_of(const Unit&, int rank, int ranks);
+
+/// The unit that one part of the experts makes: the same parameters with `parts` times fewer experts (their
+/// first dimension, which `parts` divides).
+Unit part_of(const Unit& experts, int parts);
+/// Segments of a rank of that part; parameters and elements are those of the whole unit.
+std::vector<Segment> segments_of_part(const Unit& experts, int part, int parts, int rank, int ranks);
 
 }  // namespace annulus

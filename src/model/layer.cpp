@@ -63,7 +63,9 @@ Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
   const ModelConfig& c = work_.config;
   const std::int64_t T = row.tokens;
   const LayerView w = view_layer(work_.state.use(unit_), at_);
+  if (sparse()) moe_.prefetch();
   if (l_ + 1 < c.L) work_.state.prefetch(unit_ + 1);
+  const bool last = training && l_ + 1 == c.L;  // whose backward comes next
   const bool all = training && saves_all(), attention = training && saves_attention();
   if (training) work_.store.save(l_, Saved::x, x);
 
@@ -91,12 +93,15 @@ Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
   if (all) {
     work_.store.save(l_, Saved::x1, x1);
     y = work_.take("x", {T, c.C}, Region::saved);
-    gu = work_.take("gate_up", {T, 2 * c.F}, Region::saved);
+    if (!sparse()) gu = work_.take("gate_up", {T, 2 * c.F}, Region::saved);
   }
-  mlp_forward(w, x1, y, gu);
-  if (all) work_.store.save(l_, Saved::gu, gu);
+  if (sparse())
+    moe_.forward(row, w, x1, y, training, last);
+  else
+    mlp_forward(w, x1, y, gu);
+  if (gu) work_.store.save(l_, Saved::gu, gu);
   if (training) work_.store.settle(l_ - 1);
-  if (!training || l_ + 1 < c.L) work_.state.drop(unit_);  // the last layer's backward comes next
+  if (!last) work_.state.drop(unit_);
   return y;
 }
 
@@ -138,6 +143,13 @@ void Layer::look_ahead() {
   if (l_ == 0) return;
   work_.state.prefetch(unit_ - 1);
   work_.store.fetch(l_ - 1);
+  if (work_.options.lean_backward) look_ahead_experts();
+}
+
+/// Experts are gathered when those of this layer are gone, behind the attention's backward at the earliest.
+void Layer::look_ahead_experts() {
+  if (l_ > 0 && work_.config.has_experts(l_ - 1))
+    work_.state.prefetch(experts_unit(work_.config, l_ - 1));
 }
 
 void Layer::backward(const RowInputs& row, const Tensor& dx) {
@@ -166,16 +178,25 @@ void Layer::backward(const RowInputs& row, const Tensor& dx) {
   }
 
   if (saves_all()) {
-    mlp_backward(w, g, work_.store.get(l_, Saved::x1), work_.store.get(l_, Saved::gu), dx);
-    work_.store.release(l_, Saved::gu);
+    const Tensor x1 = work_.store.get(l_, Saved::x1);
+    if (sparse()) {
+      moe_.backward(row, w, g, x1, dx);
+    } else {
+      mlp_backward(w, g, x1, work_.store.get(l_, Saved::gu), dx);
+      work_.store.release(l_, Saved::gu);
+    }
     work_.store.release(l_, Saved::x1);
     qkv = work_.store.get(l_, Saved::qkv);
   } else {
     const Tensor x1 = work_.take("x1", {T, c.C});
     work_.ops.matmul(Lane::compute, {.a = o.a, .b = w.wo, .c = x1, .add = x, .bias = w.bo, .trans_b = true});
-    mlp_backward(w, g, x1, {}, dx);
+    if (sparse())
+      moe_.backward(row, w, g, x1, dx);
+    else
+      mlp_backward(w, g, x1, {}, dx);
     work_.give(x1);
   }
+  if (!options.lean_backward) look_ahead_experts();
   attention_backward(row, w, g, o, r, qkv, dx);
   work_.store.release(l_, Saved::x);
   work_.state.reduce(unit_);

@@ -9,6 +9,7 @@ namespace annulus {
 struct LayerIndex {
   int norm1 = -1, wqkv = -1, bqkv = -1, q_norm = -1, k_norm = -1, wo = -1, bo = -1;
   int norm2 = -1, wgu = -1, bgu = -1, wd = -1, bd = -1;
+  int router = -1;
 };
 
 struct LayerView {
@@ -19,13 +20,22 @@ struct LayerView {
   Tensor norm2;           // (C)
   Tensor wgu, bgu;        // (2F, C) and (2F): gate | up
   Tensor wd, bd;          // (C, F) and (C)
+  Tensor router;          // (E, C), in place of the MLP's where the layer has experts
 };
 
-/// The unit of one layer, and where its parameters stand in it: the same for every layer of a model.
+/// Experts of a rank, or their gradients.
+struct ExpertsView {
+  Tensor wgu;  // (X, 2 Fe, C): gate | up
+  Tensor wd;   // (X, C, Fe)
+};
+
+/// The unit of one layer, and where its parameters stand in it. Its experts are a unit of their own.
 Unit make_layer_unit(const ModelConfig&, std::int64_t layer, LayerIndex&);
-LayerIndex layer_index(const ModelConfig&);
+LayerIndex layer_index(const ModelConfig&, std::int64_t layer);
+Unit make_experts_unit(const ModelConfig&, std::int64_t layer);
 
 /// Parameters that the model does not have stay null.
 LayerView view_layer(const UnitView&, const LayerIndex&);
+ExpertsView view_experts(const UnitView&);
 
 }  // namespace annulus

@@ -1,5 +1,6 @@
 #include "model/model.h"
 #include <algorithm>
+#include <optional>
 #include "model/head.h"
 #include "model/layer.h"
 #include "model/row_loader.h"
@@ -14,13 +15,13 @@ constexpr std::int64_t kSums = 3;
 
 struct Model::Body {
   Body(Backend& backend, Arena& arena, const ModelConfig& c, ModelOptions o, ShardedState& state,
-       ContextAttention& attention, const Grid& g)
+       ContextAttention& attention, const Grid& g, ModelGroups groups)
       : config(c),
         options(std::move(o)),
         grid(g),
         store(backend, arena, c.L, options.offload_layers),
         host(backend.queue(), backend.pinned()),
-        loader(backend, c.distinct_windows()),
+        loader(backend, c.distinct_windows(), c.E > 0),
         work{.backend = backend,
              .queue = backend.queue(),
              .ops = backend.ops(),
@@ -41,15 +42,22 @@ struct Model::Body {
     work.queue.copy(Lane::compute, from, work.inv_freq);
     totals = host.keep(Region::workspace, "totals", DType::f64, {kSums});
 
-    const LayerIndex at = layer_index(config);
-    for (std::int64_t l = 0; l < config.L; ++l) layers.emplace_back(work, l, at);
+    if (config.E > 0) {
+      need(groups.context != nullptr && groups.expert != nullptr, "model: experts need their groups");
+      experts.emplace(backend, arena, *groups.expert, config.E, config.K, options.expert_tile,
+                      options.imbalance);
+      router.emplace(backend, arena, *groups.context, config);
+      work.experts = &*experts;
+      work.router = &*router;
+    }
+    for (std::int64_t l = 0; l < config.L; ++l) layers.emplace_back(work, l, layer_index(config, l));
   }
 
   void edge() const {
     if (options.at_layer) options.at_layer();
   }
 
-  RowTotals run(const LocalRow&, double scale, bool training);
+  RowTotals run(const LocalRow&, double scale, double aux_scale, bool training);
 
   ModelConfig config;
   ModelOptions options;
@@ -57,15 +65,19 @@ struct Model::Body {
   ActivationStore store;
   Arena host;
   RowLoader loader;
+  std::optional<ExpertGroup> experts;
+  std::optional<RouterStatistics> router;
   Work work;
   Tensor totals;  // pinned
   std::vector<Layer> layers;
 };
 
-RowTotals Model::Body::run(const LocalRow& local, double scale, bool training) {
+RowTotals Model::Body::run(const LocalRow& local, double scale, double aux_scale, bool training) {
   need(options.sequence == 0 || local.map.shape().sequence == options.sequence,
        "model: the row is not of the run's sequence length");
   const RowInputs row = loader.load(work.arena, local, grid, training);
+  RowTotals result;
+  if (training && router) router->begin();
   Tensor x = embed_forward(work, row);
   for (Layer& layer : layers) {
     edge();
@@ -83,12 +95,15 @@ RowTotals Model::Body::run(const LocalRow& local, double scale, bool training) {
   work.give(x);
 
   if (training) {
+    const std::int64_t used = local.map.shape().used;
+    if (router) result.router = router->finish(used, aux_scale * static_cast<double>(used));
     for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
       edge();
       layer->backward(row, dx);
     }
     edge();
     embed_backward(work, row, dx);
+    if (router) router->end();
     work.give(dx);
     work.state.release_reduced();
   }
@@ -97,21 +112,25 @@ RowTotals Model::Body::run(const LocalRow& local, double scale, bool training) {
   work.queue.sync(summed);
   if (!work.backend.pinned().real()) return {};
   const double* sum = totals.as<double>();
-  return {.nll = sum[0], .hits = sum[1], .entropy = sum[2]};
+  result.nll = sum[0];
+  result.hits = sum[1];
+  result.entropy = sum[2];
+  return result;
 }
 
 Model::Model(Backend& backend, Arena& arena, const ModelConfig& config, ModelOptions options,
-             ShardedState& state, ContextAttention& attention, const Grid& grid)
-    : body_(std::make_unique<Body>(backend, arena, config, std::move(options), state, attention, grid)) {}
+             ShardedState& state, ContextAttention& attention, const Grid& grid, ModelGroups groups)
+    : body_(std::make_unique<Body>(backend, arena, config, std::move(options), state, attention, grid,
+                                   groups)) {}
 
 Model::~Model() = default;
 
-RowTotals Model::train_row(const LocalRow& row, double scale) {
-  return body_->run(row, scale, true);
+RowTotals Model::train_row(const LocalRow& row, double scale, double aux_scale) {
+  return body_->run(row, scale, aux_scale, true);
 }
 
 RowTotals Model::eval_row(const LocalRow& row) {
-  return body_->run(row, 0.0, false);
+  return body_->run(row, 0.0, 0.0, false);
 }
 
 void Model::abandon() {
@@ -121,7 +140,8 @@ void Model::abandon() {
 }
 
 std::int64_t Model::host_bytes() const {
-  return body_->store.host_bytes() + body_->loader.host_bytes() + body_->host.peak_bytes();
+  return body_->store.host_bytes() + body_->loader.host_bytes() + body_->host.peak_bytes() +
+         (body_->experts ? body_->experts->host_bytes() : 0);
 }
 
 }  // namespace annulus

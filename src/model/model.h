@@ -5,6 +5,7 @@
 #include <vector>
 #include "config/model_config.h"
 #include "core/arena.h"
+#include "model/router_statistics.h"
 #include "ops/backend.h"
 #include "parallel/row_map.h"
 #include "parallel/sharded_state.h"
@@ -12,8 +13,8 @@
 
 namespace annulus {
 
-/// The units of a model, in the order of the forward: embedding, layers, head (the final norm, and the head's
-/// matrix unless it is tied). Parameter ids count through all of them.
+/// The units of a model: embedding, layers, head (the final norm, and the head's matrix unless it is tied),
+/// in the order of the forward; then those of experts, by layer. Parameter ids count through all of them.
 std::vector<Unit> make_units(const ModelConfig&);
 inline constexpr int kEmbedUnit = 0;
 inline int layer_unit(std::int64_t layer) {
@@ -22,6 +23,7 @@ inline int layer_unit(std::int64_t layer) {
 inline int head_unit(const ModelConfig& c) {
   return 1 + static_cast<int>(c.L);
 }
+int experts_unit(const ModelConfig&, std::int64_t layer);
 
 struct ModelOptions {
   DType compute = DType::f32;
@@ -29,6 +31,8 @@ struct ModelOptions {
   bool recompute = true;            // save only the layer's input (and attention); false: keep everything
   std::int64_t mlp_tile = 0;        // tokens; 0: all
   std::int64_t loss_tile = 0;       // tokens; 0: all
+  std::int64_t expert_tile = 0;     // tokens that travel to experts at a time; 0: all
+  double imbalance = 1.25;          // rows of the fullest rank over the mean that buffers are made for
   std::int64_t sequence = 0;        // data.sequence; 0: not checked
   std::int64_t offload_layers = 0;  // the saved tensors of the first so many layers go to pinned host memory
   /// At the attention's backward only what it needs is alive: q|k|v before their rotation are computed again
@@ -43,18 +47,27 @@ struct RowTotals {
   double nll = 0;   // sum over targets
   double hits = 0;  // targets that were the most likely token
   double entropy = 0;
+  RouterTotals router{};  // of the whole row, on all its ranks the same; of train_row
+};
+
+/// Tensor faces of the groups that a model with experts needs: the ranks of a row, and those that share the
+/// experts.
+struct ModelGroups {
+  Comm *context = nullptr, *expert = nullptr;
 };
 
 class Model {
  public:
   /// Attention and state work on the same backend and arena. `map` gives the number of local tokens (the same
   /// for every row of a run).
-  Model(Backend&, Arena&, const ModelConfig&, ModelOptions, ShardedState&, ContextAttention&, const Grid&);
+  Model(Backend&, Arena&, const ModelConfig&, ModelOptions, ShardedState&, ContextAttention&, const Grid&,
+        ModelGroups = {});
   ~Model();
 
-  /// One row: forward, loss, backward. Adds to the state's gradients the gradient of scale * sum of nll.
-  /// The caller has begun the arena's phase. Collective over the shard and the context group.
-  RowTotals train_row(const LocalRow&, double scale);
+  /// One row: forward, loss, backward. Adds to the state's gradients the gradient of scale * sum of nll +
+  /// aux_scale * (tokens of the whole row) * its auxiliary loss. The caller has begun the arena's phase.
+  /// Collective over all groups.
+  RowTotals train_row(const LocalRow&, double scale, double aux_scale = 0);
   /// Forward and loss only.
   RowTotals eval_row(const LocalRow&);
 

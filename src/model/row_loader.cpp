@@ -4,8 +4,11 @@
 
 namespace annulus {
 
-RowLoader::RowLoader(Backend& backend, std::vector<std::int64_t> windows)
-    : backend_(backend), host_(backend.queue(), backend.pinned()), windows_(std::move(windows)) {}
+RowLoader::RowLoader(Backend& backend, std::vector<std::int64_t> windows, bool mark_padding)
+    : backend_(backend),
+      host_(backend.queue(), backend.pinned()),
+      windows_(std::move(windows)),
+      mark_padding_(mark_padding) {}
 
 Tensor RowLoader::buffer(const char* name, DType type, std::int64_t n) {
   return host_.keep(Region::workspace, name, type, {n});
@@ -30,6 +33,7 @@ RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, b
     targets_ = buffer("targets", DType::i32, T);
     order_ = buffer("order", DType::i32, T);
     positions_ = buffer("positions", DType::i64, T);
+    if (mark_padding_) valid_ = buffer("valid", DType::i32, T);
     for (std::size_t i = 0; i < windows_.size(); ++i) first_.push_back(buffer("first", DType::i64, members));
   }
   need(ids_.size() == T, "row loader: rows of one run must have the same number of local tokens");
@@ -44,6 +48,13 @@ RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, b
   in.positions = bring(arena, positions_, [&] {
     std::copy(row.positions.begin(), row.positions.end(), positions_.as<std::int64_t>());
   });
+  if (mark_padding_)
+    in.valid = bring(arena, valid_, [&] {
+      auto* valid = valid_.as<std::int32_t>();
+      for (const Run& run : row.map.local_runs(grid.ring_index, grid.ulysses_index))
+        for (std::int64_t n = 0; n < run.count; ++n)
+          *valid++ = run.position + n < row.map.shape().used ? 1 : 0;
+    });
   if (training)
     in.order = bring(arena, order_, [&] {
       auto* order = order_.as<std::int32_t>();
@@ -65,6 +76,7 @@ RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, b
 void RowLoader::give(Arena& arena, const RowInputs& in) {
   for (const Tensor& t : in.first) arena.give(t);
   if (in.order) arena.give(in.order);
+  if (in.valid) arena.give(in.valid);
   arena.give(in.positions);
   arena.give(in.targets);
   arena.give(in.ids);

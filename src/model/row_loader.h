@@ -7,7 +7,8 @@ namespace annulus {
 /// Holds the pinned buffers that rows pass through; they are made with the first row and keep their sizes.
 class RowLoader {
  public:
-  RowLoader(Backend&, std::vector<std::int64_t> windows);
+  /// `mark_padding`: rows get `valid`.
+  RowLoader(Backend&, std::vector<std::int64_t> windows, bool mark_padding = false);
 
   /// Takes the row's tensors from the arena and fills them on the compute lane. The copies of the row before
   /// must have ended.
@@ -23,7 +24,8 @@ class RowLoader {
   Backend& backend_;
   Arena host_;
   std::vector<std::int64_t> windows_;
-  Tensor ids_, targets_, order_, positions_;
+  bool mark_padding_;
+  Tensor ids_, targets_, order_, positions_, valid_;
   std::vector<Tensor> first_;
 };
 

@@ -1,4 +1,5 @@
 // What a model's parameters are called and how they lie in units.
+#include <algorithm>
 #include <utility>
 #include "model/layer_view.h"
 #include "model/model.h"
@@ -56,6 +57,10 @@ Unit make_layer_unit(const ModelConfig& c, std::int64_t layer, LayerIndex& at) {
   if (c.o_bias) at.bo = add(u, vector(attention + "o_proj.bias", c.C, 0.f));
 
   at.norm2 = add(u, vector(name + "post_attention_layernorm.weight", c.C, 1.f));
+  if (c.has_experts(layer)) {
+    at.router = add(u, matrix(c, mlp + "gate.weight", c.E, c.C));
+    return u;
+  }
   at.wgu = add(u, matrix(c, mlp + "gate_proj.weight", c.F, c.C));
   add(u, matrix(c, mlp + "up_proj.weight", c.F, c.C), true);
   if (c.mlp_bias) {
@@ -67,10 +72,25 @@ Unit make_layer_unit(const ModelConfig& c, std::int64_t layer, LayerIndex& at) {
   return u;
 }
 
-LayerIndex layer_index(const ModelConfig& c) {
+LayerIndex layer_index(const ModelConfig& c, std::int64_t layer) {
   LayerIndex at;
-  make_layer_unit(c, 0, at);
+  make_layer_unit(c, layer, at);
   return at;
+}
+
+Unit make_experts_unit(const ModelConfig& c, std::int64_t layer) {
+  Unit u;
+  u.name = "experts of layer " + std::to_string(layer);
+  u.owners = Owners::experts;
+  const std::string name = "model.layers." + std::to_string(layer) + ".mlp.experts.";
+  const auto stack = [&](const char* which, std::int64_t rows, std::int64_t columns) {
+    Parameter p = matrix(c, name + which, rows, columns);
+    p.shape.insert(p.shape.begin(), c.E);
+    u.add(std::move(p));
+  };
+  stack("gate_up_proj", 2 * c.Fe, c.C);
+  stack("down_proj", c.C, c.Fe);
+  return u;
 }
 
 LayerView view_layer(const UnitView& unit, const LayerIndex& at) {
@@ -87,7 +107,17 @@ LayerView view_layer(const UnitView& unit, const LayerIndex& at) {
           .wgu = several(at.wgu, 2),
           .bgu = several(at.bgu, 2),
           .wd = one(at.wd),
-          .bd = one(at.bd)};
+          .bd = one(at.bd),
+          .router = one(at.router)};
+}
+
+ExpertsView view_experts(const UnitView& unit) {
+  return {.wgu = unit[0], .wd = unit[1]};
+}
+
+int experts_unit(const ModelConfig& c, std::int64_t layer) {
+  need(c.has_experts(layer), "model: the layer has no experts");
+  return head_unit(c) + static_cast<int>(std::count(c.sparse.begin(), c.sparse.begin() + layer + 1, 1));
 }
 
 std::vector<Unit> make_units(const ModelConfig& c) {
@@ -102,6 +132,9 @@ std::vector<Unit> make_units(const ModelConfig& c) {
   head.name = "head";
   head.add(vector("model.norm.weight", c.C, 1.f));
   if (!c.tied) head.add(matrix(c, "lm_head.weight", c.V, c.C));
+
+  for (std::int64_t l = 0; l < c.L; ++l)
+    if (c.has_experts(l)) units.push_back(make_experts_unit(c, l));
 
   std::uint64_t id = 0;
   for (Unit& unit : units)

@@ -5,8 +5,10 @@
 #include <vector>
 #include "core/arena.h"
 #include "model/model.h"
+#include "model/router_statistics.h"
 #include "ops/backend.h"
 #include "parallel/activation_store.h"
+#include "parallel/expert_travel.h"
 #include "parallel/row_map.h"
 #include "parallel/sharded_state.h"
 #include "parallel/ulysses.h"
@@ -25,6 +27,8 @@ struct Work {
   const ModelOptions& options;
   Tensor inv_freq;           // (rotated dims / 2) f64
   double rope_factor = 1.0;  // multiplies cos and sin
+  ExpertGroup* experts = nullptr;       // null: no layer has experts
+  RouterStatistics* router = nullptr;
 
   /// A temporary in the compute type. Given back by arena.give(), or by the store that takes it over.
   Tensor take(const char* name, std::initializer_list<std::int64_t> shape,
@@ -45,6 +49,7 @@ struct RowInputs {
   Tensor ids, targets;                // (Tl) i32
   Tensor order;                       // (Tl) i32; null without a backward
   Tensor positions;                   // (Tl) i64
+  Tensor valid;                       // (Tl) i32: 0 is padding; null where no layer has experts
   std::vector<std::int64_t> windows;  // the distinct ones
   std::vector<Tensor> first;          // (rows of the ring member) i64, by distinct window
 

@@ -24,6 +24,15 @@ void check(const Sum&);
 void check(const Add&);
 void check(const Cast&);
 void check(const AdamW&);
+void check(const RouteFwd&);
+void check(const RouteBwd&);
+void check(const RouteCount&);
+void check(const DispatchIndex&);
+void check(const ExpertIndex&);
+void check(const GatherRows&);
+void check(const CombineRows&);
+void check(const ExpertSwigluBwd&);
+void check(const GroupedMatmul&);
 
 /// Same dtype and shape, for Queue::copy.
 void check_copy(const Tensor& from, const Tensor& to);

@@ -8,6 +8,7 @@
 #include "core/queue.h"
 #include "core/rng.h"
 #include "core/tensor.h"
+#include "ops/moe.h"
 
 namespace annulus {
 
@@ -235,6 +236,15 @@ class Ops {
   virtual void add(Lane, const Add&) = 0;
   virtual void cast(Lane, const Cast&) = 0;
   virtual void adamw(Lane, const AdamW&) = 0;
+  virtual void route_fwd(Lane, const RouteFwd&) = 0;
+  virtual void route_bwd(Lane, const RouteBwd&) = 0;
+  virtual void route_count(Lane, const RouteCount&) = 0;
+  virtual void dispatch_index(Lane, const DispatchIndex&) = 0;
+  virtual void expert_index(Lane, const ExpertIndex&) = 0;
+  virtual void gather_rows(Lane, const GatherRows&) = 0;
+  virtual void combine_rows(Lane, const CombineRows&) = 0;
+  virtual void expert_swiglu_bwd(Lane, const ExpertSwigluBwd&) = 0;
+  virtual void grouped_matmul(Lane, const GroupedMatmul&) = 0;
 
   /// Scratch bytes of an attention call of this shape, whatever blocks it gets (only q, k, dq and the flags
   /// are read; data pointers may be null).

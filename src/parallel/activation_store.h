@@ -10,8 +10,8 @@
 namespace annulus {
 
 /// The tensors of a layer that may be saved.
-enum class Saved : std::uint8_t { x, a, lse, x1, gu, qkv };
-inline constexpr int kSavedSlots = 6;
+enum class Saved : std::uint8_t { x, a, lse, x1, gu, qkv, experts };
+inline constexpr int kSavedSlots = 7;
 
 /// Copies out run on Lane::out, back on Lane::in; all else is used on Lane::compute. Host buffers are made
 /// when a slot is first saved and kept to the end.

@@ -19,7 +19,8 @@ Tensor UnitView::joined(int i, int count) const {
   const auto begin = static_cast<std::size_t>(i), end = begin + static_cast<std::size_t>(count);
   need(i >= 0 && count >= 1 && end <= unit_->parameters.size(), unit_->name + ": no such parameter");
   const Parameter& first = unit_->parameters[begin];
-  need(!first.shape.empty() && first.shape.size() <= 2, first.name + ": a parameter is a vector or a matrix");
+  need(!first.shape.empty() && first.shape.size() <= 3 && (first.shape.size() < 3 || count == 1),
+       first.name + ": a parameter is a vector, a matrix or one stack of matrices");
   std::int64_t size = 0, rows = 0;
   for (std::size_t p = begin; p < end; ++p) {
     const Parameter& next = unit_->parameters[p];
@@ -31,17 +32,19 @@ Tensor UnitView::joined(int i, int count) const {
   }
   Tensor t = flat_.span(unit_->offsets[begin], size);
   if (first.shape.size() == 2) t = t.view({rows, first.shape.back()});
+  if (first.shape.size() == 3) t = t.view({rows, first.shape[1], first.shape[2]});
   t.name = first.name.c_str();
   return t;
 }
 
 ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> units, Comm& shard,
-                           Comm& replica, StateOptions options)
+                           Comm& replica, StateOptions options, ExpertOwners experts)
     : backend_(backend),
       arena_(arena),
       units_(std::move(units)),
       shard_(shard),
       replica_(replica),
+      experts_(experts),
       options_(options),
       gathered_(units_.size()),
       gradients_(units_.size()) {
@@ -51,10 +54,16 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
     queue.zero(Lane::compute, t);
     return t;
   };
-  for (const Unit& unit : units_) {
-    const std::int64_t piece = unit.piece(shard_.size());
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    const Unit& unit = units_[static_cast<std::size_t>(u)];
+    need(!is_experts(u) || (experts_.shard != nullptr && experts_.replica != nullptr && experts_.world != nullptr),
+         unit.name + ": no ranks are named that share experts");
+    const int rank = this->shard(u).rank(), ranks = this->shard(u).size();
+    held_.push_back(is_experts(u) ? part_of(unit, experts_.parts) : unit);
+    const std::int64_t piece = held_.back().piece(ranks);
     UnitState& s = states_.emplace_back();
-    s.segments = segments_of(unit, shard_.rank(), shard_.size());
+    s.segments = is_experts(u) ? segments_of_part(unit, experts_.part, experts_.parts, rank, ranks)
+                               : segments_of(unit, rank, ranks);
     s.master =
         zeroed(Region::weights, "master weights", trained(unit) ? options_.state : options_.compute, piece);
     if (!trained(unit)) continue;
@@ -73,16 +82,16 @@ ShardedState::~ShardedState() {
 }
 
 bool ShardedState::gathers(int unit) {
-  return shard_.size() > 1 || state(unit).master.dtype != options_.compute;
+  return shard(unit).size() > 1 || state(unit).master.dtype != options_.compute;
 }
 
-bool ShardedState::scatters() const {
-  return shard_.size() > 1 || options_.gradients != DType::f32;
+bool ShardedState::scatters(int unit) const {
+  return shard(unit).size() > 1 || options_.gradients != DType::f32;
 }
 
-Tensor ShardedState::own_piece(const Tensor& whole) const {
-  const std::int64_t piece = whole.size() / shard_.size();
-  return whole.span(shard_.rank() * piece, piece);
+Tensor ShardedState::own_piece(int unit, const Tensor& whole) const {
+  const std::int64_t piece = whole.size() / shard(unit).size();
+  return whole.span(shard(unit).rank() * piece, piece);
 }
 
 void ShardedState::prefetch(int unit) {
@@ -96,14 +105,15 @@ void ShardedState::prefetch(int unit) {
     return;
   }
   // Masters change in another phase, so the gather need not wait for the compute lane: only for its place.
-  g.flat = arena_.take(Region::weights, "gathered unit", options_.compute, {master.size() * shard_.size()},
+  Comm& group = shard(unit);
+  g.flat = arena_.take(Region::weights, "gathered unit", options_.compute, {master.size() * group.size()},
                        Lane::gather);
   if (master.dtype == options_.compute) {
-    shard_.all_gather(Lane::gather, master, g.flat);
+    group.all_gather(Lane::gather, master, g.flat);
   } else {
-    const Tensor mine = own_piece(g.flat);
+    const Tensor mine = own_piece(unit, g.flat);
     backend_.ops().cast(Lane::gather, {.from = master, .to = mine});
-    shard_.all_gather(Lane::gather, mine, g.flat);
+    group.all_gather(Lane::gather, mine, g.flat);
   }
   g.ready = backend_.queue().mark(Lane::gather);
 }
@@ -112,7 +122,7 @@ UnitView ShardedState::use(int unit) {
   prefetch(unit);
   const Open& g = gathered_[static_cast<std::size_t>(unit)];
   backend_.queue().wait(Lane::compute, g.ready);
-  return {units_[static_cast<std::size_t>(unit)], g.flat};
+  return {held_[static_cast<std::size_t>(unit)], g.flat};
 }
 
 void ShardedState::drop(int unit) {
@@ -123,15 +133,15 @@ void ShardedState::drop(int unit) {
 }
 
 UnitView ShardedState::open_gradient(int unit) {
-  const Unit& u = units_[static_cast<std::size_t>(unit)];
+  const Unit& u = held_[static_cast<std::size_t>(unit)];
   Open& g = gradients_[static_cast<std::size_t>(unit)];
-  const Tensor& shard = state(unit).grad;
-  need(static_cast<bool>(shard), u.name + ": a frozen unit has no gradient");
+  const Tensor& own = state(unit).grad;
+  need(static_cast<bool>(own), u.name + ": a frozen unit has no gradient");
   if (!g.live) {
     g.live = true;
-    g.flat = shard;
-    if (scatters()) {
-      g.flat = arena_.take(Region::grads, "unit gradient", DType::f32, {shard.size() * shard_.size()});
+    g.flat = own;
+    if (scatters(unit)) {
+      g.flat = arena_.take(Region::grads, "unit gradient", DType::f32, {own.size() * shard(unit).size()});
       backend_.queue().zero(Lane::compute, g.flat);
     }
   }
@@ -142,11 +152,11 @@ void ShardedState::reduce(int unit) {
   Open& g = gradients_[static_cast<std::size_t>(unit)];
   need(g.live, units_[static_cast<std::size_t>(unit)].name + ": reduced, but no gradient is open");
   g.live = false;
-  if (!scatters()) return;
+  if (!scatters(unit)) return;
   Queue& queue = backend_.queue();
-  const Tensor mine = own_piece(g.flat);
+  const Tensor mine = own_piece(unit, g.flat);
   queue.wait(Lane::reduce, queue.mark(Lane::compute));
-  shard_.reduce_scatter(Lane::reduce, g.flat, mine);
+  shard(unit).reduce_scatter(Lane::reduce, g.flat, mine);
   backend_.ops().add(Lane::reduce, {.x = mine, .y = state(unit).grad});
   release_reduced();
   reducing_.push_back(g.flat);
@@ -160,17 +170,19 @@ void ShardedState::release_reduced() {
 void ShardedState::finish_gradients() {
   Queue& queue = backend_.queue();
   queue.wait(Lane::reduce, queue.mark(Lane::compute));
-  for (UnitState& s : states_)
-    if (s.grad) sum_over_replicas(s.grad);
+  for (int u = 0; u < static_cast<int>(states_.size()); ++u)
+    if (state(u).grad) sum_over_replicas(u);
   queue.wait(Lane::compute, queue.mark(Lane::reduce));
 }
 
-void ShardedState::sum_over_replicas(const Tensor& grad) {
-  if (replica_.size() == 1) return;
-  if (grad.dtype == DType::f32) return replica_.all_reduce(Lane::reduce, grad);
+void ShardedState::sum_over_replicas(int unit) {
+  Comm& copies = replica(unit);
+  const Tensor& grad = state(unit).grad;
+  if (copies.size() == 1) return;
+  if (grad.dtype == DType::f32) return copies.all_reduce(Lane::reduce, grad);
   const Tensor wide = arena_.take(Region::grads, "replicas' sum", DType::f32, {grad.size()}, Lane::reduce);
   backend_.ops().cast(Lane::reduce, {.from = grad, .to = wide});
-  replica_.all_reduce(Lane::reduce, wide);
+  copies.all_reduce(Lane::reduce, wide);
   backend_.ops().cast(Lane::reduce, {.from = wide, .to = grad});
   arena_.give(wide, Lane::reduce);
 }
@@ -180,18 +192,27 @@ void ShardedState::zero_gradients() {
     if (s.grad) backend_.queue().zero(Lane::compute, s.grad);
 }
 
-double ShardedState::gradient_square_sum() {
+double ShardedState::square_sum(Owners owners) {
   Queue& queue = backend_.queue();
   queue.zero(Lane::compute, square_sum_);
-  for (UnitState& s : states_)  // gaps are zero, so whole pieces count
-    if (s.grad) backend_.ops().sum(Lane::compute, {.x = s.grad, .out = square_sum_, .squares = true});
+  for (std::size_t u = 0; u < states_.size(); ++u)  // gaps are zero, so whole pieces count
+    if (states_[u].grad && units_[u].owners == owners)
+      backend_.ops().sum(Lane::compute, {.x = states_[u].grad, .out = square_sum_, .squares = true});
   queue.copy(Lane::compute, square_sum_, read_back_);
   queue.sync(queue.mark(Lane::compute));
   // The last hop is a copy too: a backend without memory leaves it out, and the sum is zero.
   double sum = 0;
   queue.copy(Lane::compute, read_back_, make_tensor("square sum", &sum, DType::f64, {1}));
   queue.sync(queue.mark(Lane::compute));
-  return shard_.sum(sum);
+  return sum;
+}
+
+double ShardedState::gradient_square_sum() {
+  double sum = shard_.sum(square_sum(Owners::all));
+  // Experts lie all over the world; of their copies one counts.
+  if (experts_.world != nullptr)
+    sum += experts_.world->sum(experts_.replica->rank() == 0 ? square_sum(Owners::experts) : 0.0);
+  return sum;
 }
 
 void ShardedState::abandon() {

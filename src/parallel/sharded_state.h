@@ -20,7 +20,7 @@ struct StateOptions {
 class UnitView {
  public:
   UnitView(const Unit& unit, Tensor flat) : unit_(&unit), flat_(flat) {}
-  /// The parameter by its number in the unit, in its full shape (at most 2-D here).
+  /// The parameter by its number in the unit, in its full shape.
   Tensor operator[](int i) const;
   /// `count` joined parameters from `i` as one matrix (rows added up, same columns), or one vector.
   Tensor joined(int i, int count) const;
@@ -29,6 +29,13 @@ class UnitView {
  private:
   const Unit* unit_;
   Tensor flat_;
+};
+
+/// How experts are held: part `part` of `parts` of every layer's by the ranks of `shard`, whose copies
+/// `replica` joins. `world`: host face of all ranks.
+struct ExpertOwners {
+  Comm *shard = nullptr, *replica = nullptr, *world = nullptr;
+  int part = 0, parts = 1;
 };
 
 /// A rank's own pieces of one unit: (piece) elements each.
@@ -42,16 +49,18 @@ struct UnitState {
 class ShardedState {
  public:
   /// Keeps all persistent tensors in `arena`. Moments and gradients start at zero, masters undefined (the
-  /// caller fills them: io or random), gaps zero.
-  ShardedState(Backend&, Arena& arena, std::vector<Unit>, Comm& shard, Comm& replica, StateOptions);
+  /// caller fills them: io or random), gaps zero. `experts`: for units that experts own, where there are any.
+  ShardedState(Backend&, Arena& arena, std::vector<Unit>, Comm& shard, Comm& replica, StateOptions,
+               ExpertOwners experts = {});
   ~ShardedState();
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;
 
+  /// In their full shapes.
   const std::vector<Unit>& units() const { return units_; }
   UnitState& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
-  Comm& shard() { return shard_; }
-  Comm& replica() { return replica_; }
+  Comm& shard(int unit) const { return is_experts(unit) ? *experts_.shard : shard_; }
+  Comm& replica(int unit) const { return is_experts(unit) ? *experts_.replica : replica_; }
   const StateOptions& options() const { return options_; }
 
   /// Starts gathering a unit on Lane::gather (nothing when it is under way). Every rank calls it in the same
@@ -91,16 +100,22 @@ class ShardedState {
     Tensor flat;
     Mark ready;
   };
-  bool gathers(int unit);  // false: the state itself is the gathered unit
-  bool scatters() const;   // false: the shard's sum is the unit's gradient
-  Tensor own_piece(const Tensor& whole) const;
-  void sum_over_replicas(const Tensor& grad);
+  bool is_experts(int unit) const {
+    return units_[static_cast<std::size_t>(unit)].owners == Owners::experts;
+  }
+  bool gathers(int unit);         // false: the state itself is the gathered unit
+  bool scatters(int unit) const;  // false: the shard's sum is the unit's gradient
+  Tensor own_piece(int unit, const Tensor& whole) const;
+  void sum_over_replicas(int unit);
+  double square_sum(Owners);
 
   Backend& backend_;
   Arena& arena_;
   std::vector<Unit> units_;
+  std::vector<Unit> held_;  // what a gathered unit of this rank holds: of experts its part
   Comm& shard_;
   Comm& replica_;
+  ExpertOwners experts_;
   StateOptions options_;
   std::vector<UnitState> states_;
   std::vector<Open> gathered_, gradients_;

@@ -20,12 +20,31 @@ int shard_color(const Grid& g, const Node& node, const std::string& shard) {
   return g.rank;
 }
 
+/// Members of an experts' shard group: those of a shard group of `members` ranks that hold the same experts.
+int expert_members(int members, int expert) {
+  if (members % expert == 0) return members / expert;
+  if (expert % members == 0) return 1;
+  usage_error("parallel.expert=" + std::to_string(expert) + " and the " + std::to_string(members) +
+              " ranks that share the weights (parallel.shard) do not divide one another: choose a "
+              "parallel.expert that does, or another parallel.shard");
+}
+
 std::vector<Unit> units_of(const EngineSpec& spec) {
   std::vector<Unit> units = make_units(spec.model);
   if (spec.frozen)
     for (Unit& unit : units)
       for (Parameter& p : unit.parameters) p.trained = false;
   return units;
+}
+
+void check_experts(const ModelConfig& model, const Grid& grid) {
+  if (grid.expert == 1) return;
+  if (model.E == 0)
+    usage_error("parallel.expert is " + std::to_string(grid.expert) +
+                ", but the model has no experts (model_type " + model.model_type + "); give 1");
+  if (model.E % grid.expert != 0)
+    usage_error("parallel.expert is " + std::to_string(grid.expert) + ", which does not divide the model's " +
+                std::to_string(model.E) + " experts; give one of their divisors");
 }
 
 /// `elements`: of the widest temporary of a tile.
@@ -46,6 +65,7 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   if (key_heads % groups != 0)
     usage_error("memory.attention_groups is " + std::to_string(groups) + ", which does not divide the " +
                 std::to_string(key_heads) + " key/value heads of a rank; give one of their divisors");
+  check_experts(model, grid);
   EngineSpec s{.model = model, .run = run, .grid = grid, .options = {}, .state = {}};
   s.options.compute = compute;
   s.options.keep_attention = run.memory.keep_attention != "false";
@@ -54,6 +74,14 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   const bool device = compute == DType::bf16;
   s.options.mlp_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 28 : 26), 2 * model.F, 1024);
   s.options.loss_tile = tile(run.memory.loss_tile, std::int64_t{1} << (device ? 29 : 26), model.V, 128);
+  // The rows of a tile: expanded twice, and the products of gate, up and down.
+  s.options.expert_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 29 : 26),
+                               model.K * (2 * model.C + 3 * model.Fe), 256);
+  s.options.imbalance = run.moe.imbalance;
+  // A frozen router learns nothing from the auxiliary loss: it is off unless asked for.
+  const double own = run.lora.rank > 0 ? 0.0 : model.aux_coefficient;
+  s.aux_coefficient = run.moe.aux_coefficient < 0 ? own : run.moe.aux_coefficient;
+  if (model.E == 0) s.aux_coefficient = 0;
   s.options.lean_backward = grid.ring > 1;
   s.options.sequence = run.data.sequence;
   s.state.compute = compute;
@@ -75,9 +103,15 @@ Groups make_groups(Backend& backend, const Comm& world, const Grid& grid, const 
   g.ulysses = group(c.ulysses);
   g.shard = group(shard_color(grid, node, shard));
   g.replica = group(g.shard->rank());
+  g.expert = group(grid.rank / grid.expert);
+  const int color = shard_color(grid, node, shard);
+  expert_members(g.shard->size(), grid.expert);
+  g.expert_shard = group(color * grid.expert + grid.expert_index);
+  g.expert_replica = group(g.expert_shard->rank() * grid.expert + grid.expert_index);
   need(g.ring->rank() == grid.ring_index && g.ring->size() == grid.ring, "the ring group follows the grid");
   const std::int64_t copies = g.replica->size(), members = g.shard->size();
-  if (world.size() != copies * members)
+  if (world.size() != copies * members ||
+      world.size() != std::int64_t{g.expert_shard->size()} * g.expert_replica->size() * grid.expert)
     usage_error("parallel.shard=node needs the same number of ranks on every host, or parallel.shard=world");
   return g;
 }
@@ -94,6 +128,11 @@ Groups make_loopback_groups(Backend& backend, const Grid& grid, const Node& node
   const int members = shard == "world" ? grid.world : shard == "node" ? node.local_size : 1;
   g.shard = group(shard == "world" ? grid.rank : shard == "node" ? node.local_rank : 0, members);
   g.replica = group(grid.rank / members, grid.world / members);
+  g.expert = group(grid.expert_index, grid.expert);
+  const int holders = grid.world / grid.expert, holder = grid.rank / grid.expert;
+  const int sharers = expert_members(members, grid.expert);
+  g.expert_shard = group(holder % sharers, sharers);
+  g.expert_replica = group(holder / sharers, holders / sharers);
   return g;
 }
 
@@ -103,7 +142,12 @@ Engine::Engine(Backend& backend, Groups groups, std::unique_ptr<Arena> arena, co
       groups_(std::move(groups)),
       arena_(std::move(arena)),
       spec_(spec),
-      state_(backend, *arena_, units_of(spec), *groups_.shard, *groups_.replica, spec.state),
+      state_(backend, *arena_, units_of(spec), *groups_.shard, *groups_.replica, spec.state,
+             {.shard = groups_.expert_shard.get(),
+              .replica = groups_.expert_replica.get(),
+              .world = groups_.world.get(),
+              .part = spec.grid.expert_index,
+              .parts = spec.grid.expert}),
       attention_(backend, *arena_, *groups_.ring, *groups_.ulysses,
                  {.H = spec.model.H,
                   .G = spec.model.G,
@@ -118,7 +162,7 @@ Engine::Engine(Backend& backend, Groups groups, std::unique_ptr<Arena> arena, co
             o.at_layer = std::move(at_layer);
             return o;
           }(),
-          state_, attention_, spec.grid) {}
+          state_, attention_, spec.grid, {.context = groups_.context.get(), .expert = groups_.expert.get()}) {}
 
 Engine::~Engine() = default;
 
@@ -132,9 +176,9 @@ void Engine::abandon() {
   model_.abandon();
 }
 
-RowTotals Engine::micro(const LocalRow& row, double scale) {
+RowTotals Engine::micro(const LocalRow& row, double scale, double aux_scale) {
   arena_->begin("micro");
-  return model_.train_row(row, scale);
+  return model_.train_row(row, scale, aux_scale);
 }
 
 RowTotals Engine::eval(const LocalRow& row) {

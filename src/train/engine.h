@@ -33,6 +33,7 @@ struct EngineSpec {
   StateOptions state;
   int per_member = 1;   // chunks per ring member, of the row map
   bool frozen = false;  // weights alone: no gradients, no moments (evaluation)
+  double aux_coefficient = 0;  // of the load balancing loss
 };
 
 /// Settles what the config leaves open (tiles, keep_attention, types) for this model and grid.
@@ -55,8 +56,8 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
 
-  /// Forward, loss and backward of one row; adds to the gradients the gradient of scale * sum of nll.
-  RowTotals micro(const LocalRow&, double scale);
+  /// Forward, loss and backward of one row; see Model::train_row.
+  RowTotals micro(const LocalRow&, double scale, double aux_scale = 0);
   /// Forward and loss alone.
   RowTotals eval(const LocalRow&);
   /// Ends a sum over micro-steps: the gradient is whole, its norm known (f64, each element once).

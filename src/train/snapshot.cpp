@@ -24,7 +24,7 @@ SaveRequest request_of(Engine& engine, Staging& staging, const std::vector<Part>
       if (!shard) continue;
       for (const Parameter& p : state.units()[static_cast<std::size_t>(u)].parameters)
         request.datasets.push_back({part.prefix + p.name, p.shape, widened ? DType::f32 : shard.dtype});
-      if (state.replica().rank() != 0 || s.segments.empty()) continue;
+      if (state.replica(u).rank() != 0 || s.segments.empty()) continue;
       const Tensor host = widened ? staging.on_host_f32(shard) : staging.on_host(shard);
       for (const Segment& piece : s.segments)
         request.pieces.push_back(

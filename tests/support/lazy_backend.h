@@ -109,6 +109,23 @@ class LazyOps : public Ops {
   void add(Lane l, const Add& a) override { later(l, &Ops::add, a); }
   void cast(Lane l, const Cast& a) override { later(l, &Ops::cast, a); }
   void adamw(Lane l, const AdamW& a) override { later(l, &Ops::adamw, a); }
+  void route_fwd(Lane l, const RouteFwd& a) override { later(l, &Ops::route_fwd, a); }
+  void route_bwd(Lane l, const RouteBwd& a) override { later(l, &Ops::route_bwd, a); }
+  void route_count(Lane l, const RouteCount& a) override { later(l, &Ops::route_count, a); }
+  void dispatch_index(Lane l, const DispatchIndex& a) override { later(l, &Ops::dispatch_index, a); }
+  void expert_index(Lane l, const ExpertIndex& a) override { later(l, &Ops::expert_index, a); }
+  void gather_rows(Lane l, const GatherRows& a) override { later(l, &Ops::gather_rows, a); }
+  void combine_rows(Lane l, const CombineRows& a) override { later(l, &Ops::combine_rows, a); }
+  void expert_swiglu_bwd(Lane l, const ExpertSwigluBwd& a) override { later(l, &Ops::expert_swiglu_bwd, a); }
+  /// Offsets are host memory that is read during the call: a copy stands in for them.
+  void grouped_matmul(Lane l, const GroupedMatmul& a) override {
+    auto offsets = std::make_shared<std::vector<std::int64_t>>(a.offsets.begin(), a.offsets.end());
+    queue_.push(l, [this, l, a, offsets] {
+      GroupedMatmul now = a;
+      now.offsets = *offsets;
+      real_.grouped_matmul(l, now);
+    });
+  }
   std::int64_t attention_fwd_bytes(const AttentionFwd& a) const override {
     return real_.attention_fwd_bytes(a);
   }

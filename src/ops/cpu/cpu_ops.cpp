@@ -70,6 +70,33 @@ void CpuOps::cast(Lane, const Cast& a) {
 void CpuOps::adamw(Lane, const AdamW& a) {
   run(a, ref::adamw);
 }
+void CpuOps::route_fwd(Lane, const RouteFwd& a) {
+  run(a, ref::route_fwd);
+}
+void CpuOps::route_bwd(Lane, const RouteBwd& a) {
+  run(a, ref::route_bwd);
+}
+void CpuOps::route_count(Lane, const RouteCount& a) {
+  run(a, ref::route_count);
+}
+void CpuOps::dispatch_index(Lane, const DispatchIndex& a) {
+  run(a, ref::dispatch_index);
+}
+void CpuOps::expert_index(Lane, const ExpertIndex& a) {
+  run(a, ref::expert_index);
+}
+void CpuOps::gather_rows(Lane, const GatherRows& a) {
+  run(a, ref::gather_rows);
+}
+void CpuOps::combine_rows(Lane, const CombineRows& a) {
+  run(a, ref::combine_rows);
+}
+void CpuOps::expert_swiglu_bwd(Lane, const ExpertSwigluBwd& a) {
+  run(a, ref::expert_swiglu_bwd);
+}
+void CpuOps::grouped_matmul(Lane, const GroupedMatmul& a) {
+  run(a, ref::grouped_matmul);
+}
 
 std::int64_t CpuOps::attention_fwd_bytes(const AttentionFwd& a) const {
   return ref::attention_fwd_bytes(a);

@@ -25,6 +25,15 @@ class CpuOps : public Ops {
   void add(Lane, const Add&) override;
   void cast(Lane, const Cast&) override;
   void adamw(Lane, const AdamW&) override;
+  void route_fwd(Lane, const RouteFwd&) override;
+  void route_bwd(Lane, const RouteBwd&) override;
+  void route_count(Lane, const RouteCount&) override;
+  void dispatch_index(Lane, const DispatchIndex&) override;
+  void expert_index(Lane, const ExpertIndex&) override;
+  void gather_rows(Lane, const GatherRows&) override;
+  void combine_rows(Lane, const CombineRows&) override;
+  void expert_swiglu_bwd(Lane, const ExpertSwigluBwd&) override;
+  void grouped_matmul(Lane, const GroupedMatmul&) override;
   std::int64_t attention_fwd_bytes(const AttentionFwd&) const override;
   std::int64_t attention_bwd_bytes(const AttentionBwd&) const override;
 };

@@ -23,6 +23,15 @@ void sum(const Sum&);
 void add(const Add&);
 void cast(const Cast&);
 void adamw(const AdamW&);
+void route_fwd(const RouteFwd&);
+void route_bwd(const RouteBwd&);
+void route_count(const RouteCount&);
+void dispatch_index(const DispatchIndex&);
+void expert_index(const ExpertIndex&);
+void gather_rows(const GatherRows&);
+void combine_rows(const CombineRows&);
+void expert_swiglu_bwd(const ExpertSwigluBwd&);
+void grouped_matmul(const GroupedMatmul&);
 
 std::int64_t attention_fwd_bytes(const AttentionFwd&);
 std::int64_t attention_bwd_bytes(const AttentionBwd&);

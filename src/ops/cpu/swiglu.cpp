@@ -61,4 +61,36 @@ void swiglu_bwd(const SwigluBwd& a) {
   });
 }
 
+void expert_swiglu_bwd(const ExpertSwigluBwd& a) {
+  const std::int64_t P = a.dh.shape[0], F = a.dh.shape[1];
+  by_type(a.gu.dtype, [&]<class T>(T) {
+    float g[kChunk], u[kChunk], dh[kChunk], h[kChunk];
+    for (std::int64_t p = 0; p < P; ++p) {
+      const float share = a.share.as<float>()[p];
+      double along = 0.0;  // of dh and the unweighted h
+      for (std::int64_t f = 0; f < F; f += kChunk) {
+        const std::int64_t count = std::min(kChunk, F - f);
+        const T* gu = a.gu.as<T>() + p * 2 * F + f;
+        load(gu, count, g);
+        load(gu + F, count, u);
+        load(a.dh.as<T>() + p * F + f, count, dh);
+#pragma omp simd reduction(+ : along)
+        for (std::int64_t i = 0; i < count; ++i) {
+          const float s = sigmoid(g[i]), silu = g[i] * s;
+          const float slope = s * (1.f + g[i] * (1.f - s));  // of silu
+          along += double(dh[i]) * (silu * u[i]);
+          h[i] = share * silu * u[i];
+          g[i] = share * dh[i] * u[i] * slope;
+          u[i] = share * dh[i] * silu;
+        }
+        T* dgu = a.dgu.as<T>() + p * 2 * F + f;
+        save(g, count, dgu);
+        save(u, count, dgu + F);
+        if (a.h) save(h, count, a.h.as<T>() + p * F + f);
+      }
+      a.dshare.as<float>()[p] = static_cast<float>(along);
+    }
+  });
+}
+
 }  // namespace annulus::ref

@@ -57,6 +57,33 @@ void DryOps::cast(Lane, const Cast& a) {
 void DryOps::adamw(Lane, const AdamW& a) {
   check(a);
 }
+void DryOps::route_fwd(Lane, const RouteFwd& a) {
+  check(a);
+}
+void DryOps::route_bwd(Lane, const RouteBwd& a) {
+  check(a);
+}
+void DryOps::route_count(Lane, const RouteCount& a) {
+  check(a);
+}
+void DryOps::dispatch_index(Lane, const DispatchIndex& a) {
+  check(a);
+}
+void DryOps::expert_index(Lane, const ExpertIndex& a) {
+  check(a);
+}
+void DryOps::gather_rows(Lane, const GatherRows& a) {
+  check(a);
+}
+void DryOps::combine_rows(Lane, const CombineRows& a) {
+  check(a);
+}
+void DryOps::expert_swiglu_bwd(Lane, const ExpertSwigluBwd& a) {
+  check(a);
+}
+void DryOps::grouped_matmul(Lane, const GroupedMatmul& a) {
+  check(a);
+}
 
 std::int64_t DryOps::attention_fwd_bytes(const AttentionFwd& a) const {
   return sizes_ != nullptr ? sizes_->attention_fwd_bytes(a) : 0;
