@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include "app/commands.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/snapshot.h"
@@ -83,6 +83,7 @@ Exit run_eval(Program& program) {
     std::fprintf(stderr, "annulus: warning: cannot remove %s\n", scratch.c_str());
   say(program, "weights of " + path);
   say(program, eval_line(result));
+  for (const std::string& line : position_lines(result)) say(program, line);
   return Exit::ok;
 }
 

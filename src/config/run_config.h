@@ -39,6 +39,7 @@ struct TrainSection {
   std::int64_t rows = 0;   // packed rows per optimizer step over all ranks; 0: one per data group
   std::int64_t seed = 42;
   std::int64_t eval_every = 0;
+  std::int64_t eval_positions = 0;  // buckets of the position in the document; 0: none
   std::int64_t log_every = 1;
 };
 
@@ -87,6 +88,7 @@ struct CheckpointSection {
   double minutes = 0;
   std::int64_t keep = 2;
   std::string background = "auto";  // auto, true, false
+  bool best = false;                // the weights of the best evaluation stay in RUN/best.h5
   std::string resume = "auto";      // auto, none, or a path
   std::string final = "hf";         // hf, h5, none
 };

@@ -53,6 +53,11 @@ void check_data(const RunConfig& c, Purpose purpose) {
             "give at least one file, one line or flag each");
   refuse_if(c.train.eval_every > 0 && d.eval.empty(), "train.eval_every", number(c.train.eval_every),
             "data.eval names no file", "give data.eval, or 0 for no evaluation");
+  refuse_if(c.train.eval_positions > d.sequence, "train.eval_positions", number(c.train.eval_positions),
+            "data.sequence is " + number(d.sequence), "a bucket needs at least one position");
+  refuse_if(purpose == Purpose::train && c.checkpoint.best && (d.eval.empty() || c.train.eval_every == 0),
+            "checkpoint.best", "true", "nothing is evaluated on the way",
+            "give data.eval and train.eval_every, or leave it out");
   const bool cuts = d.packing == "bfd" || d.packing == "none";
   refuse_if(
       cuts && d.max_length > d.sequence, "data.max_length", number(d.max_length),

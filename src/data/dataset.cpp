@@ -44,7 +44,7 @@ void check_offsets(const std::vector<std::int64_t>& offsets, const std::string& 
 }  // namespace
 
 Dataset::Dataset(Comm& world, const std::string& token_file, const DataSection& data, std::int64_t vocabulary)
-    : sequence_(data.sequence) {
+    : path_(token_file), sequence_(data.sequence) {
   agreed(world, "opening the token file", [&] {
     file_ = open_token_file(token_file);
     check_offsets(file_->documents(), token_file);
@@ -63,6 +63,32 @@ std::int64_t Dataset::tokens() const {
   std::int64_t n = 0;
   for (std::int64_t row = 0; row < rows(); ++row) n += row_tokens(row);
   return n;
+}
+
+std::vector<std::int64_t> Dataset::starts(std::int64_t row) const {
+  std::vector<std::int64_t> all;
+  std::int64_t at = 0;
+  for (const Span& s : packing_.rows.at(static_cast<std::size_t>(row))) {
+    all.push_back(at);
+    at += s.count;
+  }
+  return all;
+}
+
+Dataset::Where Dataset::where(std::int64_t row, std::int64_t position) const {
+  std::int64_t rest = position;
+  for (const Span& s : packing_.rows.at(static_cast<std::size_t>(row))) {
+    if (rest >= s.count) {
+      rest -= s.count;
+      continue;
+    }
+    const std::vector<std::int64_t>& offsets = file_->documents();
+    const std::int64_t token = s.from + rest;
+    const auto next = std::upper_bound(offsets.begin(), offsets.end(), token);
+    return {
+        .document = next - offsets.begin() - 1, .token = token - *(next - 1), .tokens = *next - *(next - 1)};
+  }
+  fail("data set", "a position beyond the row's documents");
 }
 
 void Dataset::fill(const Span& span, std::int64_t start, const Run& run, LocalRow& out) {

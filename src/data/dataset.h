@@ -60,12 +60,22 @@ class Dataset {
   /// (all padding), for a group that has no row left.
   LocalRow local_row(std::int64_t row, const Grid&, int per_member, std::span<const std::int64_t> windows);
 
+  /// Which token of the file lies at a position of a row.
+  struct Where {
+    std::int64_t document = 0;           // of the file, from 0
+    std::int64_t token = 0, tokens = 0;  // in the document, and how many it has
+  };
+  Where where(std::int64_t row, std::int64_t position) const;
+  std::vector<std::int64_t> starts(std::int64_t row) const;  // of the row's documents
+  const std::string& path() const { return path_; }
+
   std::int64_t dropped_tokens() const { return packing_.dropped_tokens; }  // by the packing's cuts
 
  private:
   /// The part of a span, which begins at row position `start`, that lies in the run.
   void fill(const Span&, std::int64_t start, const Run&, LocalRow& out);
 
+  std::string path_;
   std::unique_ptr<TokenFile> file_;
   PackingResult packing_;
   std::int64_t sequence_;

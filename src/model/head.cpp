@@ -49,7 +49,7 @@ void embed_backward(Work& work, const RowInputs& row, const Tensor& dx) {
 }
 
 void loss(Work& work, const RowInputs& row, const Tensor& x, double scale, const Tensor& dx,
-          const Tensor& sums) {
+          const LossOut& out) {
   Ops& ops = work.ops;
   const ModelConfig& c = work.config;
   const std::int64_t T = row.tokens, tile = tile_of(work.options.loss_tile, T);
@@ -84,9 +84,10 @@ void loss(Work& work, const RowInputs& row, const Tensor& x, double scale, const
           Lane::compute,
           {.dy = dh, .x = x.rows(t, n), .w = w.norm, .rstd = rstd, .dx = dx.rows(t, n), .dw = g.norm});
     }
-    ops.sum(Lane::compute, {.x = nll, .out = sums.span(0, 1)});
-    ops.sum(Lane::compute, {.x = hit, .out = sums.span(1, 1)});
-    ops.sum(Lane::compute, {.x = entropy, .out = sums.span(2, 1)});
+    ops.sum(Lane::compute, {.x = nll, .out = out.sums.span(0, 1)});
+    ops.sum(Lane::compute, {.x = hit, .out = out.sums.span(1, 1)});
+    ops.sum(Lane::compute, {.x = entropy, .out = out.sums.span(2, 1)});
+    work.queue.copy(Lane::compute, nll, out.nll);
   }
   if (training) reduce_gradients(work);
   drop_weights(work);

@@ -8,9 +8,13 @@ namespace annulus {
 Tensor embed_forward(Work&, const RowInputs&);
 void embed_backward(Work&, const RowInputs&, const Tensor& dx);
 
-/// Adds sums of nll, hits and entropy over the row's targets to `sums` (3) f64. With `dx`: writes the
-/// gradient of scale * nll with respect to x there and adds to the gradients of the norm and the head's
-/// matrix. In tiles of loss_tile tokens: the (Tl, V) matrix of logits never exists.
-void loss(Work&, const RowInputs&, const Tensor& x, double scale, const Tensor& dx, const Tensor& sums);
+struct LossOut {
+  Tensor sums;  // (3) f64, +=: nll, hits and entropy over the row's targets
+  Tensor nll;   // (Tl) f32, on the host: of each token, 0 without a target
+};
+
+/// With `dx`: writes the gradient of scale * nll with respect to x there and adds to the gradients of the
+/// norm and the head's matrix. In tiles of loss_tile tokens: the (Tl, V) matrix of logits never exists.
+void loss(Work&, const RowInputs&, const Tensor& x, double scale, const Tensor& dx, const LossOut&);
 
 }  // namespace annulus

@@ -68,7 +68,7 @@ struct Model::Body {
   std::optional<ExpertGroup> experts;
   std::optional<RouterStatistics> router;
   Work work;
-  Tensor totals;  // pinned
+  Tensor totals, nll;  // pinned
   std::vector<Layer> layers;
 };
 
@@ -88,7 +88,8 @@ RowTotals Model::Body::run(const LocalRow& local, double scale, double aux_scale
   const Tensor sums = work.arena.take(Region::workspace, "sums", DType::f64, {kSums});
   work.queue.zero(Lane::compute, sums);
   const Tensor dx = training ? work.take("dx", {row.tokens, config.C}) : Tensor{};
-  loss(work, row, x, scale, dx, sums);
+  if (!nll) nll = host.keep(Region::workspace, "nll", DType::f32, {row.tokens});
+  loss(work, row, x, scale, dx, {.sums = sums, .nll = nll});
   work.queue.copy(Lane::compute, sums, totals);
   const Mark summed = work.queue.mark(Lane::compute);
   work.give(sums);
@@ -131,6 +132,11 @@ RowTotals Model::train_row(const LocalRow& row, double scale, double aux_scale) 
 
 RowTotals Model::eval_row(const LocalRow& row) {
   return body_->run(row, 0.0, 0.0, false);
+}
+
+std::span<const float> Model::nll() const {
+  if (!body_->nll || !body_->work.backend.pinned().real()) return {};
+  return {body_->nll.as<float>(), static_cast<std::size_t>(body_->nll.size())};
 }
 
 void Model::abandon() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 #include "config/model_config.h"
 #include "core/arena.h"
@@ -70,6 +71,8 @@ class Model {
   RowTotals train_row(const LocalRow&, double scale, double aux_scale = 0);
   /// Forward and loss only.
   RowTotals eval_row(const LocalRow&);
+  /// Of each local token of the row that was run last, 0 where it has no target. Until the next row.
+  std::span<const float> nll() const;
 
   /// After an exception out of the two above: forgets the row, with all temporaries of the arena and all
   /// gathered units. Weights and optimizer state are whole, so they can still be saved; gradients are not.

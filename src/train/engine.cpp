@@ -196,6 +196,7 @@ UpdateResult Engine::update(double lr, std::int64_t step) {
   const OptimizerSection& o = spec_.run.optimizer;
   UpdateResult result;
   result.norm = finish_gradients();
+  if (!std::isfinite(result.norm)) return result;
   if (o.clip > 0) result.factor = std::min(1.0, o.clip / (result.norm + 1e-6));
   for (int unit = 0; unit < static_cast<int>(state_.units().size()); ++unit) {
     const UnitState& s = state_.state(unit);

@@ -60,9 +60,12 @@ class Engine {
   RowTotals micro(const LocalRow&, double scale, double aux_scale = 0);
   /// Forward and loss alone.
   RowTotals eval(const LocalRow&);
+  /// Of each local token of the row that ran last, 0 where it has no target. Until the next row.
+  std::span<const float> nll() const { return model_.nll(); }
   /// Ends a sum over micro-steps: the gradient is whole, its norm known (f64, each element once).
   double finish_gradients();
-  /// Clips, steps AdamW (step counts from 1) and zeroes the gradients.
+  /// Clips, steps AdamW (step counts from 1) and zeroes the gradients. A gradient that is not finite is not
+  /// applied: weights and moments stay as they are.
   UpdateResult update(double lr, std::int64_t step);
 
   /// After an exception out of these: temporaries and gathered weights are forgotten. Weights and moments are

@@ -9,13 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json eval_object(const EvalResult& r) {
-  return {{"eval_loss", r.loss},
-          {"eval_perplexity", r.perplexity},
-          {"eval_accuracy", r.accuracy},
-          {"eval_targets", r.targets}};
-}
-
 std::string clock_text(double seconds) {
   const auto s = static_cast<long long>(std::ceil(seconds));
   char text[48];
@@ -45,6 +38,8 @@ std::string metric_line(const StepReport& r, std::int64_t tokens_seen, int ranks
   j["loss"] = r.loss;
   j["grad_norm"] = r.grad_norm;
   j["lr"] = r.lr;
+  j["accuracy"] = r.accuracy;
+  j["entropy"] = r.entropy;
   j["tokens"] = tokens_seen;
   j["targets"] = r.targets;
   j["epoch"] = r.epoch;
@@ -66,17 +61,6 @@ std::string readable_line(const StepReport& r, std::int64_t total, double eta_se
                 static_cast<long long>(r.step), static_cast<long long>(total), r.loss, r.grad_norm, r.lr,
                 r.seconds, static_cast<double>(r.tokens) / r.seconds, clock_text(eta_seconds).c_str());
   return text;
-}
-
-std::string eval_line(const EvalResult& r) {
-  char text[160];
-  std::snprintf(text, sizeof text, "eval loss %.6f  perplexity %.4f  accuracy %.4f  over %lld targets",
-                r.loss, r.perplexity, r.accuracy, static_cast<long long>(r.targets));
-  return text;
-}
-
-std::string eval_fields(const EvalResult& r) {
-  return eval_object(r).dump();
 }
 
 }  // namespace annulus

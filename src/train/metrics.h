@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include "train/setup.h"
+#include "train/engine.h"
 #include "train/trainer.h"
 
 namespace annulus {
@@ -21,8 +21,5 @@ std::string metric_line(const StepReport&, std::int64_t tokens_seen, int ranks, 
                         double device_peak_flops, const std::string& extra);
 /// "step 12/400  loss 2.3456  norm 1.23  lr 1.5e-05  0.52 s  15753 tok/s  ETA 3:20".
 std::string readable_line(const StepReport&, std::int64_t total, double eta_seconds);
-
-std::string eval_line(const EvalResult&);
-std::string eval_fields(const EvalResult&);
 
 }  // namespace annulus

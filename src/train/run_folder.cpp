@@ -91,6 +91,11 @@ void RunFolder::status(const Status& s) const {
   j["step"] = s.step;
   j["first_step"] = s.first_step;
   j["total_steps"] = s.total;
+  if (s.best.step >= 0) {
+    j["best_step"] = s.best.step;
+    j["best_eval_loss"] = s.best.loss;
+    j["best_file"] = "best.h5";
+  }
   j["time"] = static_cast<long long>(std::time(nullptr));
   try {
     write_whole(path("status.json"), j.dump(2) + "\n");

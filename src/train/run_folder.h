@@ -16,12 +16,19 @@ std::string job_name();
 /// Writes PATH.new and renames it: a reader finds the old text or the new. A failure is this rank's alone.
 void write_whole(const std::string& path, const std::string& text);
 
+/// Of the evaluation whose weights RUN/best.h5 holds.
+struct Best {
+  std::int64_t step = -1;  // -1: there is none
+  double loss = 0;
+};
+
 /// What status.json says of a life of the run. Scripts decide by it whether to requeue.
 struct Status {
   std::string reason;           // "running", "done", "time limit", "SIGUSR1", "SIGTERM", "error: ..."
   std::int64_t step = 0;        // whole steps in the newest checkpoint or at the end
   std::int64_t first_step = 0;  // where this life began: progress = step - first_step
   std::int64_t total = 0;
+  Best best;
 };
 
 /// Made on every rank; rank 0 alone writes. All ranks must see the folder.

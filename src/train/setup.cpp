@@ -101,32 +101,4 @@ std::unique_ptr<Engine> build_engine(Comm& world, const Node& node, Backend& bac
                                   std::move(arena), spec, std::move(at_layer));
 }
 
-EvalResult evaluate(Comm& world, Engine& engine, Dataset& data) {
-  const EngineSpec& spec = engine.spec();
-  const std::vector<std::int64_t> windows = spec.model.distinct_windows();
-  EvalResult result;
-  double sums[2] = {};  // nll, hits
-  std::int64_t targets = 0;
-  for (std::int64_t first = 0; first < data.rows(); first += spec.grid.data) {
-    const std::int64_t mine = first + spec.grid.data_index;
-    std::vector<LocalRow> row;
-    agreed(world, "reading a row", [&] {
-      row.push_back(data.local_row(mine < data.rows() ? mine : -1, spec.grid, spec.per_member, windows));
-    });
-    const RowTotals totals = engine.eval(row.front());
-    sums[0] += totals.nll;
-    sums[1] += totals.hits;
-    targets += row.front().target_count();
-  }
-  world.all_reduce(std::span<double>(sums));
-  result.targets = world.sum(targets);
-  result.tokens = data.tokens();
-  const double n = static_cast<double>(result.targets);
-  if (result.targets == 0) input_error("data.eval has no target: every token is masked");
-  result.loss = sums[0] / n;
-  result.perplexity = std::exp(result.loss);
-  result.accuracy = sums[1] / n;
-  return result;
-}
-
 }  // namespace annulus

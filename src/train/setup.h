@@ -38,12 +38,4 @@ using Say = std::function<void(const std::string&)>;
 std::unique_ptr<Engine> build_engine(Comm& world, const Node&, Backend&, const EngineSpec&, bool with_eval,
                                      std::function<void()> at_layer, const Say&);
 
-/// Loss over a data set, weighted by targets.
-struct EvalResult {
-  double loss = 0, perplexity = 0, accuracy = 0;
-  std::int64_t targets = 0, tokens = 0;
-};
-/// Every row once, whatever the layout. Collective.
-EvalResult evaluate(Comm& world, Engine&, Dataset&);
-
 }  // namespace annulus

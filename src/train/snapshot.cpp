@@ -1,5 +1,6 @@
 #include "train/snapshot.h"
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -86,9 +87,10 @@ std::string joined(const std::vector<std::string>& values) {
 bool may_change(const std::string& key, const RunConfig& run) {
   static const std::set<std::string> kSections = {"run",    "parallel",   "memory",
                                                   "device", "checkpoint", "debug"};
-  static const std::set<std::string> kKeys = {"model.path",       "model.init",      "data.eval",
-                                              "data.tokenizer",   "data.skip_bad",   "train.rows",
-                                              "train.eval_every", "train.log_every", "optimizer.offload"};
+  static const std::set<std::string> kKeys = {"model.path",       "model.init",           "data.eval",
+                                              "data.tokenizer",   "data.skip_bad",        "train.rows",
+                                              "train.eval_every", "train.eval_positions", "train.log_every",
+                                              "optimizer.offload"};
   if (kSections.count(key.substr(0, key.find('.'))) > 0 || kKeys.count(key) > 0) return true;
   // Texts are tokenized once, into the run's own file; a token file may have moved.
   if (key == "data.train") return run.data.train.size() == 1 && run.data.train[0].ends_with(".h5");
@@ -186,6 +188,24 @@ Progress progress_of(const H5Reader& reader, const std::string& path) {
   p.targets = number(reader, path, "targets");
   if (p.rows_per_step == 0) input_error(path + ": rows_per_step is 0 in /run");
   return p;
+}
+
+std::map<std::string, std::string> best_facts(double loss, const std::string& eval_print) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", loss);
+  return {{"eval_loss", text}, {"eval_fingerprint", eval_print}};
+}
+
+Best best_of(const std::string& path, const std::string& eval_print) {
+  const std::unique_ptr<H5Reader> reader = open_h5(path);
+  if (fact(*reader, path, "eval_fingerprint") != eval_print)
+    input_error("it was the best on another data.eval");
+  const std::string text = fact(*reader, path, "eval_loss");
+  char* end = nullptr;
+  const double loss = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != 0 || !std::isfinite(loss))
+    input_error("\"eval_loss\" in /run is \"" + text + "\" and not a loss");
+  return {.step = number(*reader, path, "step"), .loss = loss};
 }
 
 void check_same_run(const H5Reader& reader, const std::string& path, const RunConfig& run,

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "io/checkpoint.h"
 #include "train/engine.h"
+#include "train/run_folder.h"
 #include "train/staging.h"
 
 namespace annulus {
@@ -33,6 +34,11 @@ std::map<std::string, std::string> make_facts(const Progress&, const RunConfig&,
                                               const std::string& model_print, const std::string& data_print);
 /// Input error that names the file when a fact is missing or no number.
 Progress progress_of(const H5Reader&, const std::string& path);
+
+/// What RUN/best.h5 says of its evaluation beside the facts above.
+std::map<std::string, std::string> best_facts(double loss, const std::string& eval_print);
+/// Reads them back; input error when they are missing or of another data.eval.
+Best best_of(const std::string& path, const std::string& eval_print);
 
 /// Refuses (usage error that names the key and both values) a config that differs from the checkpoint's in a
 /// key that may not change between lives, and (input error) another model or other data.

@@ -61,6 +61,7 @@ void Trainer::open() {
       [this](const std::string& line) { folder_.say(line); });
   if (more()) check_space(folder_.path("checkpoints"));
   fill_weights(from.get(), from_path);
+  open_best();
 
   first_step_ = progress_.step;
   // A checkpoint of another folder is not this run's own.
@@ -135,7 +136,11 @@ bool Trainer::more() const {
 }
 
 Status Trainer::status(const std::string& reason) const {
-  return {.reason = reason, .step = progress_.step, .first_step = first_step_, .total = plan_->total()};
+  return {.reason = reason,
+          .step = progress_.step,
+          .first_step = first_step_,
+          .total = plan_->total(),
+          .best = best_};
 }
 
 void Trainer::ended(const std::string& reason) {
@@ -161,8 +166,41 @@ void Trainer::run_evaluation() {
   const EvalResult r = evaluate(world_, *engine_, *eval_data_);
   evaluated_step_ = progress_.step;
   folder_.say("step " + std::to_string(progress_.step) + "  " + eval_line(r));
-  eval_json_ = eval_fields(r);
+  for (const std::string& line : position_lines(r)) folder_.say(line);
+  keep_best(r.loss);
+  eval_json_ = eval_fields(r, best_);
   watchdog_.rest();
+}
+
+void Trainer::open_best() {
+  if (!run_.checkpoint.best) return;
+  eval_print_ = data_fingerprint(world_, eval_data_->file());
+  const std::string path = folder_.path("best.h5");
+  if (world_.max(world_.rank() == 0 && fs::exists(path) ? 1 : 0) == 0) return;
+  try {
+    agreed(world_, "opening the best weights", [&] { best_ = best_of(path, eval_print_); });
+    folder_.say("best so far: step " + std::to_string(best_.step) + ", eval loss " +
+                std::to_string(best_.loss));
+  } catch (const Error& e) {
+    if (e.code != Exit::input) throw;
+    folder_.say("passing over " + path + ": " + e.what());
+  }
+}
+
+void Trainer::keep_best(double loss) {
+  if (!run_.checkpoint.best || !std::isfinite(loss) || (best_.step >= 0 && loss >= best_.loss)) return;
+  watchdog_.enter("save", progress_.step);
+  const double begun = steady_seconds();
+  const std::string path = folder_.path("best.h5");
+  std::map<std::string, std::string> facts =
+      make_facts(progress_, run_, model_.config, model_print_, data_print_);
+  facts.merge(source_facts(model_, run_.model.path, engine_->state().units()));
+  facts.merge(best_facts(loss, eval_print_));
+  save_weights(world_, *engine_, path, std::move(facts));
+  best_ = {.step = progress_.step, .loss = loss};
+  save_seconds_ = std::max(save_seconds_, steady_seconds() - begun);
+  folder_.say("best so far: saved " + path);
+  folder_.status(status("running"));
 }
 
 Exit Trainer::finish() {

@@ -7,7 +7,9 @@
 #include "config/run_config.h"
 #include "data/dataset.h"
 #include "train/background_save.h"
+#include "train/diverged.h"
 #include "train/engine.h"
+#include "train/evaluation.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/snapshot.h"
@@ -23,6 +25,7 @@ struct StepReport {
   double loss = 0;        // mean over the step's targets; 0 when it has none
   double grad_norm = 0;   // before clipping
   double lr = 0;
+  double accuracy = 0, entropy = 0;      // means over the step's targets, before the update
   std::int64_t tokens = 0, targets = 0;  // of this step
   double epoch = 0;                      // epochs passed
   double seconds = 0;
@@ -75,6 +78,11 @@ class Trainer {
   std::map<std::string, std::string> facts();
   void saved(const std::string& path, std::int64_t step, double begun);
   void run_evaluation();
+  /// Reads which evaluation RUN/best.h5 comes from, if it is there and of this data.
+  void open_best();
+  /// The weights go to RUN/best.h5 when no evaluation before had a lower loss.
+  void keep_best(double loss);
+  [[noreturn]] void diverged(const StepReport&, const std::string& where);
   void export_model();
   Status status(const std::string& reason) const;
 
@@ -90,6 +98,8 @@ class Trainer {
   std::unique_ptr<StepPlan> plan_;
   std::unique_ptr<Engine> engine_;
   std::string model_print_, data_print_;
+  std::string eval_print_;  // fingerprint of data.eval, with checkpoint.best
+  Best best_;
   Progress progress_;
   StepReport report_;
   std::int64_t first_step_ = 0;   // where this life began

@@ -10,6 +10,13 @@
 #include "train/trainer.h"
 
 namespace annulus {
+namespace {
+
+std::string plain(double v) {
+  return std::isnan(v) ? "nan" : std::to_string(v);  // without the sign that some processors give it
+}
+
+}  // namespace
 
 void Trainer::step() {
   need(more(), "a step after the end of the run");
@@ -61,15 +68,24 @@ void Trainer::run_step() {
 
   // The one division: losses and gradients are sums, and each target weighs the same wherever it lies.
   const double scale = r.targets > 0 ? 1.0 / static_cast<double>(r.targets) : 0.0;
-  double sums[2] = {};  // nll, flops of rows that this rank is the first holder of
-  for (const LocalRow& row : local) {
-    sums[0] += engine_->micro(row, scale).nll;
+  double sums[4] = {};  // nll, hits, entropy, flops of rows that this rank is the first holder of
+  BadTargets bad;
+  for (std::size_t m = 0; m < local.size(); ++m) {
+    const RowTotals totals = engine_->micro(local[m], scale);
+    sums[0] += totals.nll;
+    sums[1] += totals.hits;
+    sums[2] += totals.entropy;
+    if (!std::isfinite(totals.nll))
+      bad.look(row_of(rows, static_cast<std::int64_t>(m), grid_.data_index, grid_.data), local[m],
+               engine_->nll(), grid_);
     if (grid_.ring_index == 0 && grid_.ulysses_index == 0)
-      sums[1] += model_flops(model_.config, row.map.shape());
+      sums[3] += model_flops(model_.config, local[m].map.shape());
   }
   world_.all_reduce(std::span<double>(sums));
   r.loss = sums[0] * scale;
-  r.flops = sums[1];
+  r.accuracy = sums[1] * scale;
+  r.entropy = sums[2] * scale;
+  r.flops = sums[3];
   if (r.targets == 0)
     folder_.say("step " + std::to_string(r.step) + " has no target: its loss is 0 and its gradient zero");
   if (!run_.debug.gradients.empty()) {
@@ -77,22 +93,30 @@ void Trainer::run_step() {
     return;
   }
 
+  if (!std::isfinite(r.loss)) diverged(r, bad.describe(world_, *data_, node_.host, r.targets));
   r.grad_norm = engine_->update(r.lr, k + 1).norm;
   engine_->settle();
-  if (!std::isfinite(r.loss) || !std::isfinite(r.grad_norm))
-    throw Error(
-        Exit::bug,
-        "step " + std::to_string(r.step) + ": loss " + std::to_string(r.loss) + ", gradient norm " +
-            std::to_string(r.grad_norm) +
-            ": the run diverged and nothing was saved from this step; lower optimizer.lr or look at the "
-            "data, and start again from the last checkpoint",
-        true);
+  if (!std::isfinite(r.grad_norm))
+    diverged(r, "the loss is finite and the gradient of one of its rows is not: " +
+                    rows_in_words(*data_, rows.rows));
   r.seconds = steady_seconds() - begun;
   report_ = r;
   progress_.step = k + 1;
   progress_.tokens += r.tokens;
   progress_.targets += r.targets;
   watchdog_.rest();
+}
+
+void Trainer::diverged(const StepReport& r, const std::string& where) {
+  engine_->abandon();
+  std::string kept = saved_step_ >= 0 ? folder_.checkpoint(saved_step_) + " is as it was"
+                                      : "no checkpoint was written before it";
+  throw Error(Exit::bug,
+              "step " + std::to_string(r.step) + ": loss " + plain(r.loss) + ", gradient norm " +
+                  (std::isfinite(r.loss) ? plain(r.grad_norm) : std::string("not taken")) + ": " + where +
+                  "; nothing of this step was applied or saved, and " + kept +
+                  "; look at that data or lower optimizer.lr, and start again",
+              true);
 }
 
 void Trainer::write_gradients() {

@@ -1,8 +1,5 @@
-// Memory counted before it is taken, rope overrides, weights that do not fit the model, evaluation in
-// layouts.
+// Memory counted before it is taken, rope overrides, weights that do not fit the model.
 #include <boost/test/unit_test.hpp>
-#include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include "ops/cpu/queue.h"
 #include "support/refusal.h"
@@ -119,36 +116,6 @@ BOOST_AUTO_TEST_CASE(weights_of_another_model_are_refused_by_name) {
   c.tied = false;
   check_refused(Exit::input, {"lm_head.weight", "tie_word_embeddings"},
                 [&] { check_source(*headless.weights, make_units(c), c, "there"); });
-}
-
-BOOST_AUTO_TEST_CASE(evaluation_does_not_depend_on_the_layout,
-                     *boost::unit_test::label("ranks2") * boost::unit_test::label("slow")) {
-  CpuQueue queue;
-  const auto world = session().world(queue);
-  const SharedFolder folder(*world);
-  const std::string file = folder.path("eval.jsonl");
-  if (world->rank() == 0) std::ofstream(file) << token_rows({61, 30, 47, 53, 2}, {5, -1, 0, -1, -1}, 96);
-  world->barrier();
-  const auto last_line = [&](Comm& group, const std::string& name, const char* context) {
-    live(group, tiny_run("packed", {"--run.dir", folder.path(name), "--data.eval", file, "--train.steps", "2",
-                                    "--parallel.context", context}));
-    std::ifstream in(folder.path(name) + "/metrics.jsonl");
-    std::string line, last;
-    while (std::getline(in, line)) last = line;
-    return nlohmann::json::parse(last);
-  };
-  const auto self = world->split(world->rank());
-  const auto want = last_line(*self, "alone" + std::to_string(world->rank()), "1");
-  BOOST_TEST(want.at("eval_targets") == 5 + 29 + 52 + 1);
-  BOOST_TEST(std::abs(want.at("eval_perplexity").get<double>() -
-                      std::exp(want.at("eval_loss").get<double>())) < 1e-9);
-  for (const char* context : {"1", "2"}) {
-    const auto got = last_line(*world, std::string("both") + context, context);
-    const double a = got.at("eval_loss"), b = want.at("eval_loss");
-    BOOST_TEST(std::abs(a - b) <= 1e-5 * b, "context " << context << ": " << a << " for " << b);
-    BOOST_TEST(got.at("eval_targets") == want.at("eval_targets"));
-    BOOST_TEST(got.at("eval_accuracy") == want.at("eval_accuracy"));
-  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
