@@ -73,7 +73,7 @@ struct HopperGrouped {
 
       cutlass::KernelHardwareInfo device;
       device.sm_count = multiprocessors;
-      typename Gemm::Arguments arguments;
+      typename Gemm::Arguments arguments{};
       arguments.mode = cutlass::gemm::GemmUniversalMode::kGrouped;
       arguments.problem_shape = {list.count, reinterpret_cast<Extents*>(from.sizes), sizes.data()};
       arguments.hw_info = device;
@@ -84,7 +84,7 @@ struct HopperGrouped {
       arguments.epilogue.thread.alpha = 1.f;
       arguments.epilogue.thread.beta = std::is_void_v<Added> ? 0.f : 1.f;
       if constexpr (!std::is_void_v<Added>) {
-        arguments.epilogue.ptr_C = reinterpret_cast<const Added**>(from.c);
+        arguments.epilogue.ptr_C = const_cast<const Added**>(reinterpret_cast<Added**>(from.c));
         arguments.epilogue.dC = reinterpret_cast<typename Kernel::InternalStrideC*>(from.c_stride);
       }
       arguments.epilogue.ptr_D = reinterpret_cast<Out**>(from.c);

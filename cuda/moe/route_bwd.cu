@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32)
     }
     for (int o = 16; o > 0; o /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, o));
     for (int e = lane; e < E; e += 32) sum += expf(z[e] - top);
-    sum = lane_sum(sum);
-    const auto p = [&](int e) { return expf(z[e] - top) / sum; };
+    const float scale = 1.f / lane_sum(sum);
+    const auto p = [&](int e) { return expf(z[e] - top) * scale; };
 
     float chosen = 1.f, along = 0.f;  // sum of the chosen p; of dw times the weight
     if (normalize) {

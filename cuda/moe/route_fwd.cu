@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32) route_fwd_kernel(RouteArgs a) 
     }
     top = lane_max(top);
     for (int e = lane; e < E; e += 32) sum += expf(logits[e] - top);  // NaN where a logit is
-    sum = lane_sum(sum);
-    for (int e = lane; sums && e < E; e += 32) my_probability[e] += double(expf(logits[e] - top) / sum);
+    const float scale = 1.f / lane_sum(sum);                          // of e^(z - top)
+    for (int e = lane; sums && e < E; e += 32) my_probability[e] += double(expf(logits[e] - top) * scale);
 
     std::uint64_t best = a.reuse ? 0 : best_of_lane(keys, E, lane);
     float all = 0.f;
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32) route_fwd_kernel(RouteArgs a) 
         }
         if (lane == 0) ids[k] = e;
       }
-      const float p = expf(z - top) / sum;
+      const float p = expf(z - top) * scale;
       all += p;
       if (lane == 0) {
         chosen[k] = p;
