@@ -35,6 +35,13 @@ const std::vector<Command>& commands() {
        run_export},
       {"inspect", "what is in a weights, token or checkpoint file", "annulus inspect FILE|HF_FOLDER", false,
        run_inspect},
+      {"report", "one HTML page of a run's curves, also while it goes on",
+       "annulus report RUN... [-o FILE.html]\n"
+       "Writes RUN/report.html, or FILE: loss and evaluations, gradient norm, learning rate, times, memory, "
+       "with "
+       "the\nrun's configuration and machine. The page needs no network. Several runs are shown beside one "
+       "another.",
+       false, run_report},
       {"info", "versions and paths of the libraries loaded, processors and memory, GPUs", "annulus info",
        false, run_info}};
   return kCommands;

@@ -36,6 +36,7 @@ Exit run_tokenize(Program&);
 Exit run_import(Program&);
 Exit run_export(Program&);
 Exit run_inspect(Program&);
+Exit run_report(Program&);
 Exit run_info(Program&);
 Exit run_rehearse(Program&);
 
