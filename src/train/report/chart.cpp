@@ -75,7 +75,7 @@ Axis vertical(const Chart& chart) {
   const double span = a.high > a.low ? a.high - a.low : std::max(1e-12, std::abs(a.high) * 0.1);
   if (!chart.from_zero || a.low < 0) a.low -= 0.06 * span;
   a.high += 0.08 * span;
-  a.ticks = even_ticks(a.low, a.high, 4);
+  a.ticks = even_ticks(a.low, a.high, 5);
   return a;
 }
 
@@ -93,8 +93,12 @@ Axis horizontal(const Chart& chart) {
     a.low -= 1;
     a.high += 1;
   }
+  // Room for a dot at either end.
+  const double room = 0.012 * (a.high - a.low);
+  a.low -= room;
+  a.high += room;
   for (const double t : even_ticks(a.low, a.high, 5))
-    if (t == std::floor(t) && t >= a.low) a.ticks.push_back(t);
+    if (t == std::floor(t) && t >= 0) a.ticks.push_back(t);
   return a;
 }
 
@@ -120,7 +124,8 @@ std::string line_path(const Series& s, const Axis& across, const Axis& up) {
       open = false;
       continue;
     }
-    d += (open && !dots ? "L" : "M") + place(across, up, s.x[i], s.y[i]);
+    d += open && !dots ? 'L' : 'M';
+    d += place(across, up, s.x[i], s.y[i]);
     // A line of no length shows as a round dot; so does a point between gaps.
     const bool alone = !open && (i + 1 == s.x.size() || !drawable(up, s.y[i + 1]));
     if (dots || alone) d += "h0";
@@ -135,9 +140,15 @@ std::string band_path(const Series& s, const Axis& across, const Axis& up) {
   for (std::size_t i = 0; i < s.low.size();) {
     std::size_t end = i;
     while (end < s.low.size() && drawable(up, s.low[end]) && drawable(up, s.high[end])) ++end;
-    for (std::size_t k = i; k < end; ++k) d += (k == i ? "M" : "L") + place(across, up, s.x[k], s.high[k]);
-    for (std::size_t k = end; k > i; --k) d += "L" + place(across, up, s.x[k - 1], s.low[k - 1]);
-    if (end > i) d += "Z";
+    for (std::size_t k = i; k < end; ++k) {
+      d += k == i ? 'M' : 'L';
+      d += place(across, up, s.x[k], s.high[k]);
+    }
+    for (std::size_t k = end; k > i; --k) {
+      d += 'L';
+      d += place(across, up, s.x[k - 1], s.low[k - 1]);
+    }
+    if (end > i) d += 'Z';
     i = end + 1;
   }
   return d;
@@ -281,19 +292,24 @@ std::string chart_json(const Chart& chart) {
   const Axis across = horizontal(chart);
   std::string text = "{\"a\":" + json_number(across.low, 15) + ",\"b\":" + json_number(across.high, 15) +
                      ",\"t\":" + json_text(chart.x_title) + ",\"u\":" + json_text(chart.unit) + ",\"s\":[";
-  bool first_series = true;
+  const auto next = [&] {  // no comma before the first of a list
+    if (text.back() != '[') text += ',';
+  };
   for (const Series& s : chart.series) {
     if (!s.hover) continue;
-    text += (first_series ? "" : ",") + std::string("{\"n\":") + json_text(s.label) +
-            ",\"c\":" + std::to_string(s.color) + ",\"x\":[";
-    first_series = false;
+    next();
+    text += "{\"n\":" + json_text(s.label) + ",\"c\":" + std::to_string(s.color) + ",\"x\":[";
     std::int64_t before = 0;  // differences are short
-    for (std::size_t i = 0; i < s.x.size(); ++i) {
-      text += (i > 0 ? "," : "") + std::to_string(s.x[i] - before);
-      before = s.x[i];
+    for (const std::int64_t x : s.x) {
+      next();
+      text += std::to_string(x - before);
+      before = x;
     }
     text += "],\"y\":[";
-    for (std::size_t i = 0; i < s.y.size(); ++i) text += (i > 0 ? "," : "") + json_number(s.y[i]);
+    for (const double y : s.y) {
+      next();
+      text += json_number(y);
+    }
     text += "]}";
   }
   return text + "]}";

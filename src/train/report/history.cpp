@@ -139,6 +139,13 @@ double median_of_last(const std::vector<double>& values, std::size_t count) {
 
 }  // namespace
 
+std::vector<std::size_t> spread(std::size_t n, std::size_t most) {
+  std::vector<std::size_t> at;
+  const std::size_t count = std::min(n, most);
+  for (std::size_t i = 1; i <= count; ++i) at.push_back(i * n / count - 1);
+  return at;
+}
+
 History read_history(const std::string& folder, std::size_t points) {
   constexpr std::size_t kLast = 15;
   History h;

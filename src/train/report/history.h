@@ -38,6 +38,9 @@ struct History {
   std::string config, facts;
 };
 
+/// At most `most` of 0 .. n - 1, evenly spread, the last among them.
+std::vector<std::size_t> spread(std::size_t n, std::size_t most);
+
 /// Input error when the folder has no metrics.jsonl. Lines that are no steps are counted; where a step comes
 /// twice (a run that went on from an earlier one) the newer life counts.
 History read_history(const std::string& folder, std::size_t points);

@@ -26,9 +26,9 @@ std::string clock(double seconds) {
   if (s >= 172800)
     std::snprintf(text, sizeof text, "%lld d %lld h", s / 86400, s / 3600 % 24);
   else if (s >= 3600)
-    std::snprintf(text, sizeof text, "%lld h %02lld min", s / 3600, s / 60 % 60);
+    std::snprintf(text, sizeof text, "%lld h %02lld m", s / 3600, s / 60 % 60);
   else if (s >= 60)
-    std::snprintf(text, sizeof text, "%lld min %02lld s", s / 60, s % 60);
+    std::snprintf(text, sizeof text, "%lld m %02lld s", s / 60, s % 60);
   else
     std::snprintf(text, sizeof text, "%.1f s", seconds);
   return text;
@@ -137,14 +137,6 @@ std::string comparison(const std::vector<History>& runs) {
 
 std::string details(const std::string& summary, const std::string& inside) {
   return "<details class=card><summary>" + summary + "</summary>" + inside + "</details>\n";
-}
-
-/// At most so many rows of a list, evenly spread, the last among them.
-std::vector<std::size_t> spread(std::size_t n, std::size_t most) {
-  std::vector<std::size_t> at;
-  const std::size_t count = std::min(n, most);
-  for (std::size_t i = 1; i <= count; ++i) at.push_back(i * n / count - 1);
-  return at;
 }
 
 std::string evaluations(const History& h) {

@@ -21,14 +21,14 @@ header p{margin:0;color:var(--soft);overflow-wrap:anywhere}
 .alarm{border-left:4px solid var(--bad);background:var(--card);padding:10px 14px;margin:0 0 14px;border-radius:6px;overflow-wrap:anywhere}
 .bar{height:6px;border-radius:3px;background:var(--line);overflow:hidden;margin:0 0 16px}
 .bar i{display:block;height:100%;background:var(--c0)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(138px,1fr));gap:10px;margin:0 0 16px;padding:0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(132px,1fr));gap:10px;margin:0 0 16px;padding:0}
 .tiles div,.chart,.card{background:var(--card);border:1px solid var(--line);border-radius:10px}
 .tiles div{padding:10px 14px}
 .tiles dt{font-size:13px;color:var(--soft)}
-.tiles dd{margin:0;font-size:21px;font-weight:600;line-height:1.3;font-variant-numeric:tabular-nums;white-space:nowrap}
-.tiles small{display:block;font-size:12.5px;font-weight:400;color:var(--soft)}
+.tiles dd{margin:0;font-size:20px;font-weight:600;line-height:1.3;font-variant-numeric:tabular-nums;white-space:nowrap}
+.tiles small{display:block;white-space:normal;font-size:12.5px;font-weight:400;color:var(--soft)}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:12px}
-.chart{margin:0;padding:12px 14px 10px;min-width:0}
+.chart{margin:0;padding:12px 14px 10px;min-width:0;display:flex;flex-direction:column;justify-content:space-between}
 .wide{grid-column:1/-1}
 figcaption{display:flex;flex-wrap:wrap;gap:0 12px;align-items:baseline;min-height:24px}
 figcaption p{margin:0;font-size:13px;color:var(--soft)}
@@ -36,13 +36,13 @@ figcaption p{margin:0;font-size:13px;color:var(--soft)}
 .key::before{content:"";display:inline-block;width:14px;height:3px;border-radius:2px;margin-right:6px;vertical-align:middle;background:var(--c)}
 .key.dots::before{width:8px;height:8px;border-radius:50%}
 .plot{position:relative;height:190px;margin:10px 8px 38px 50px;touch-action:pan-y;outline-offset:4px}
-.wide .plot{height:290px}
+.wide .plot{height:290px}.js .plot{cursor:crosshair}
 .plot svg{position:absolute;inset:0;width:100%;height:100%;overflow:hidden}
 .plot path{fill:none;vector-effect:non-scaling-stroke;stroke:var(--c);stroke-linejoin:round;stroke-linecap:round}
 .plot .grid{stroke:var(--grid);stroke-width:1}
 .plot .mark{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 4}
 .plot .line{stroke-width:1.6}.plot .bold{stroke-width:2.4}.plot .faint{stroke-width:1;opacity:.4}.plot .dots{stroke-width:7}
-.plot .band{stroke:none;fill:var(--c);opacity:.17}
+.plot .band{stroke-width:1;fill:var(--c);opacity:.2}
 .plot span{position:absolute;font-size:12px;color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums}
 .plot .y{right:100%;margin-right:7px;transform:translateY(-50%)}
 .plot .x{top:100%;margin-top:4px;transform:translateX(-50%)}
@@ -63,6 +63,7 @@ footer{color:var(--soft);font-size:13px;margin-top:24px}
 )css";
 
 const char* const kReportScript = R"js(
+document.documentElement.className='js';
 const data=JSON.parse(document.getElementById('data').textContent);
 const text=v=>v==null?'–':Math.abs(v)>=1e6?v.toExponential(3):Number(v.toPrecision(5)).toString();
 for(const c of data)for(const s of c.s){let x=0;s.x=s.x.map(d=>x+=d)}
