@@ -27,6 +27,14 @@ grep -qE '(src|href)=|url\(|@import' "$page" && bad "the page asks for something
 loss=$(sed -n 's/.*"step":9,"loss":\([0-9.]*\),.*/\1/p' "$run/metrics.jsonl")
 holds "<dd>$(printf %.4f "$loss")<small>"
 
+expect 0 'newest whole checkpoint: .*step-000009.h5, all digests' 2 inspect "$run"
+for said in 'status: done' 'step 9 of 9, loss [0-9.]+, eval loss [0-9.]+ at step' 'model: qwen3, [0-9]+ layers' \
+  'step-000005.h5: .* GB, step 5' 'best.h5: .* step [0-9]+, eval loss' 'tokens.h5: [0-9]+ documents'; do
+  grep -qE -- "$said" "$work/out" || bad "inspect does not say: $said"
+done
+printf x | dd of="$run/checkpoints/step-000009.h5" bs=1 seek=9000 conv=notrunc 2>/dev/null
+expect 0 'newest whole checkpoint: .*step-000005.h5' 1 inspect "$run"
+
 cp -r "$run" "$work/second & <other>"
 expect 0 'wrote' 1 report "$run" "$work/second & <other>" -o "$work/two.html"
 grep -qF 'second &amp; &lt;other&gt;' "$work/two.html" || bad "a folder's name is not escaped"
