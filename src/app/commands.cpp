@@ -33,8 +33,18 @@ const std::vector<Command>& commands() {
       {"export", "a run or weights file to a Hugging Face folder",
        "annulus export RUN|FILE.h5 HF_FOLDER\nOf a run folder the newest whole checkpoint is taken.", false,
        run_export},
-      {"inspect", "what is in a weights, token or checkpoint file", "annulus inspect FILE|HF_FOLDER", false,
-       run_inspect},
+      {"inspect", "how a run stands; what is in a weights, token or checkpoint file",
+       "annulus inspect RUN|FILE|HF_FOLDER\nOf a run folder: its last step, its checkpoints, and which of "
+       "them is "
+       "the newest whole one.",
+       false, run_inspect},
+      {"report", "one HTML page of a run's curves, also while it goes on",
+       "annulus report RUN... [-o FILE.html]\n"
+       "Writes RUN/report.html, or FILE: loss and evaluations, gradient norm, learning rate, times, memory, "
+       "with "
+       "the\nrun's configuration and machine. The page needs no network. Several runs are shown beside one "
+       "another.",
+       false, run_report},
       {"info", "versions and paths of the libraries loaded, processors and memory, GPUs", "annulus info",
        false, run_info}};
   return kCommands;

@@ -36,8 +36,13 @@ Exit run_tokenize(Program&);
 Exit run_import(Program&);
 Exit run_export(Program&);
 Exit run_inspect(Program&);
+Exit run_report(Program&);
 Exit run_info(Program&);
 Exit run_rehearse(Program&);
+
+/// Whether a folder is a run's and no Hugging Face folder; and what inspect says of it (inspect_run.cpp).
+bool is_run_folder(const std::string& path);
+void print_run(Program&, const std::string& folder);
 
 /// What rank 0 prints.
 void say(const Program&, const std::string& line);

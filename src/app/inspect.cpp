@@ -68,10 +68,14 @@ void print_folder(const Program& program, const WeightSource& weights) {
 }  // namespace
 
 Exit run_inspect(Program& program) {
-  expect_arguments(program, 1, "annulus inspect FILE|HF_FOLDER");
+  expect_arguments(program, 1, "annulus inspect RUN|FILE|HF_FOLDER");
   const std::string& path = program.arguments[0];
   if (!std::filesystem::exists(path))
     input_error(path + ": there is no such file; give a .h5 file or a folder");
+  if (is_run_folder(path)) {
+    print_run(program, path);
+    return Exit::ok;
+  }
   if (std::filesystem::is_directory(path)) {
     print_folder(program, *open_weights(path));
     return Exit::ok;
