@@ -31,6 +31,11 @@ RowFields parse_row(std::string_view line);
 struct RowTokens {
   std::vector<std::int32_t> ids;
   std::vector<std::uint8_t> mask;
+
+  void clear() {
+    ids.clear();
+    mask.clear();
+  }
 };
 RowTokens tokens_of_row(const RowFields&, std::int64_t vocabulary);
 
