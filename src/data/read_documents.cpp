@@ -216,6 +216,8 @@ Documents read_documents(Comm& world, const std::vector<std::string>& files, con
            {"file_bytes", std::to_string(sources.back().start + sources.back().size)},
            {"tokenizer", encoder->tokenizer_name()},
            {"end_of_text", std::to_string(encoder->end_of_text())},
+           {"chat", encoder->chat_name()},
+           {"loss_on", data.loss_on},
            {"allow_special", data.allow_special ? "true" : "false"},
            {"max_length", std::to_string(data.max_length)},
            {"join", std::to_string(data.join)},

@@ -7,6 +7,7 @@
 #include <vector>
 #include "config/model_config.h"
 #include "config/run_config.h"
+#include "data/chat/format.h"
 #include "data/row.h"
 #include "data/source.h"
 #include "data/text_encoder.h"
@@ -29,14 +30,26 @@ class RowEncoder {
 
   /// Whether any bytes are a text; else only valid UTF-8 is.
   bool takes_bytes() const { return texts_->takes_bytes(); }
+  /// The chat format's name, or "none".
+  std::string chat_name() const { return chat_ != nullptr ? chat_->name() : "none"; }
   /// For the facts of a token file: the tokenizer's name ("none" when all is tokens already) and the id that
   /// ends a text (-1: none).
   std::string tokenizer_name() const { return texts_ ? texts_->name() : "none"; }
   std::int64_t end_of_text() const { return texts_ ? texts_->end() : -1; }
 
  private:
+  void choose_format(const std::vector<Source>&);
+  void check_loss(const std::vector<Source>&) const;
+  void chat(const RowFields&, RowTokens& to);
+  void pair(const RowFields&, RowTokens& to);
+  void pair_of_messages(const RowFields&, RowTokens& to);
+  Conversation conversation(const RowFields&, const char* key) const;
+  void encode(const Rendered&, bool said_only, RowTokens& to);
+
   const DataSection data_;
   std::int64_t vocabulary_;
+  const ChatFormat* chat_ = nullptr;
+  RowTokens prompt_;
   std::unique_ptr<TextEncoder> texts_;  // none: no source holds texts
 };
 

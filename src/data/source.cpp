@@ -50,6 +50,8 @@ SourceKind kind_of_rows(const std::string& path, Compression compression, std::i
       const RowFields row = parse_row(lines.line());
       if (row.has("input_ids")) return SourceKind::token_rows;
       if (row.has("messages") || row.has("conversations")) return SourceKind::chat_rows;
+      const JsonValue* prompt = row.value("prompt");
+      if (prompt != nullptr && prompt->is(JsonValue::Kind::list)) return SourceKind::chat_pair_rows;
       if (row.has("prompt")) return SourceKind::pair_rows;
       return SourceKind::text_rows;
     } catch (const RowError&) {  // reading the rows will name it
@@ -61,7 +63,10 @@ SourceKind kind_of_rows(const std::string& path, Compression compression, std::i
 SourceKind kind_of(const std::string& path, Compression compression, const DataSection& data) {
   if (data.format == "tokens") return SourceKind::token_rows;
   if (data.format == "messages") return SourceKind::chat_rows;
-  if (data.format == "prompt_completion") return SourceKind::pair_rows;
+  if (data.format == "prompt_completion") {
+    const SourceKind found = kind_of_rows(path, compression, data.skip_bad);
+    return found == SourceKind::chat_pair_rows ? found : SourceKind::pair_rows;
+  }
   const std::string ending = ending_of(path);
   if (ending != ".jsonl" && ending != ".json") return SourceKind::plain;
   return data.format == "text" ? SourceKind::text_rows : kind_of_rows(path, compression, data.skip_bad);

@@ -9,8 +9,8 @@
 
 namespace annulus {
 
-/// pair_rows: prompt and completion.
-enum class SourceKind : std::uint8_t { plain, text_rows, token_rows, chat_rows, pair_rows };
+/// pair_rows: prompt and completion as texts; chat_pair_rows: as lists of messages.
+enum class SourceKind : std::uint8_t { plain, text_rows, token_rows, chat_rows, pair_rows, chat_pair_rows };
 
 struct Source {
   std::string path;
