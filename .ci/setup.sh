@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 packages="g++ make cmake ninja-build openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libboost-program-options-dev
-libboost-test-dev libopenblas-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev zlib1g-dev"
+libboost-test-dev libopenblas-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev"
 python_packages="python3 python3-venv"
 
 missing_of() {
@@ -53,7 +53,7 @@ if ! command -v cmake >/dev/null 2>&1 || ! cmake -S . -B "$build" -G Ninja ${CMA
     echo "  apt-get install $(echo $packages)"
     echo "or, on a cluster, the site's modules of: a C++20 compiler (GCC 12 or later), CMake 3.22 and Ninja,"
     echo "  Open MPI 4.1, HDF5 built with that MPI, Boost (program_options, test), OpenBLAS, nlohmann-json, PCRE2,"
-    echo "  utf8proc; for example: module load gcc cmake ninja openmpi hdf5 boost openblas"
+    echo "  utf8proc, zstd; for example: module load gcc cmake ninja openmpi hdf5 boost openblas"
   fi
   exit 1
 fi

@@ -26,7 +26,7 @@ const std::vector<Command>& commands() {
        true, run_rehearse},
       {"tokenize", "text to a token file, in parallel over the ranks",
        "annulus tokenize IN... OUT.h5 --model.path FOLDER [--data.KEY VALUE ...]\n"
-       "--data.tokenizer=bytes needs no model.",
+       "Files and flags in any order; OUT.h5 is the last file. --data.tokenizer=bytes needs no model.",
        true, run_tokenize},
       {"import", "a Hugging Face folder to one weights file", "annulus import HF_FOLDER OUT.h5", false,
        run_import},
@@ -62,10 +62,14 @@ void end_job(const MpiSession& session, const Error& e) {
 }
 
 std::vector<std::string> take_positionals(std::vector<std::string>& arguments) {
-  const auto flag = std::find_if(arguments.begin(), arguments.end(),
-                                 [](const std::string& a) { return a.rfind("--", 0) == 0; });
-  std::vector<std::string> taken(arguments.begin(), flag);
-  arguments.erase(arguments.begin(), flag);
+  std::vector<std::string> taken, flags;
+  bool value = false;  // the next argument is a flag's value
+  for (const std::string& a : arguments) {
+    const bool flag = !value && a.rfind("--", 0) == 0;
+    (value || flag ? flags : taken).push_back(a);
+    value = flag && a.find('=') == std::string::npos;
+  }
+  arguments = std::move(flags);
   return taken;
 }
 

@@ -48,7 +48,8 @@ void print_run(Program&, const std::string& folder);
 void say(const Program&, const std::string& line);
 /// Prints the sentence of an error that this rank alone found and ends the job with its code.
 [[noreturn]] void end_job(const MpiSession&, const Error&);
-/// Arguments before the first flag.
+/// Takes the arguments that are neither a flag nor, after a flag without "=", its value; they may stand
+/// anywhere.
 std::vector<std::string> take_positionals(std::vector<std::string>& arguments);
 /// Usage error unless there are `count` arguments and no flags.
 void expect_arguments(const Program&, std::size_t count, const char* usage);

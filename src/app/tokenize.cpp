@@ -1,5 +1,6 @@
 #include <filesystem>
 #include "app/commands.h"
+#include "core/progress.h"
 #include "data/dataset.h"
 #include "train/setup.h"
 
@@ -27,10 +28,12 @@ Exit run_tokenize(Program& program) {
         "--data.tokenizer=bytes");
   ModelConfig model;
   if (!run.model.path.empty()) model = model_config_of(run);
-  tokenize_files(program.world, files, run.data, model, run.model.path, out);
-  const std::unique_ptr<TokenFile> written = open_token_file(out);
-  say(program, out + ": " + std::to_string(written->documents().size() - 1) + " documents, " +
-                   std::to_string(written->documents().back()) + " tokens");
+  Progress bar("tokenizing", "B", on_a_terminal() && program.world.rank() == 0);
+  const std::map<std::string, std::string> facts =
+      tokenize_files(program.world, files, run.data, model, run.model.path, out,
+                     [&](std::int64_t done, std::int64_t all) { bar.at(done, all); });
+  bar.clear();
+  say(program, out + ": " + describe_tokens(facts));
   return Exit::ok;
 }
 

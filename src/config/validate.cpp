@@ -64,14 +64,13 @@ void check_data(const RunConfig& c, Purpose purpose) {
       "data.packing=" + d.packing + " cuts documents at data.sequence=" + number(d.sequence) + " anyway",
       "give at most data.sequence, or pack by bfd_split or wrapped");
   const bool plain = d.format == "text" || d.format == "tokens";
-  const bool chat = d.format == "messages" || d.format == "prompt_completion";
   refuse_if(d.join > 0 && d.format != "text" && d.format != "auto", "data.join", number(d.join),
             "data.format is " + d.format + " and only texts are joined", "take data.format=text, or join 0");
-  refuse_if(d.loss_on == "assistant" && (plain || d.format == "prompt_completion"), "data.loss_on",
-            "assistant", "data.format=" + d.format + " has no turns",
+  refuse_if(d.loss_on == "assistant" && (d.format == "text" || d.format == "prompt_completion"),
+            "data.loss_on", "assistant", "data.format=" + d.format + " has no turns",
             "take data.loss_on=auto, or data.format=messages");
-  refuse_if(d.loss_on == "completion" && (plain || d.format == "messages"), "data.loss_on", "completion",
-            "data.format=" + d.format + " has no completions",
+  refuse_if(d.loss_on == "completion" && (d.format == "text" || d.format == "messages"), "data.loss_on",
+            "completion", "data.format=" + d.format + " has no completions",
             "take data.loss_on=auto, or data.format=prompt_completion");
   refuse_if(d.chat != "auto" && plain, "data.chat", d.chat, "data.format=" + d.format + " has no turns",
             "leave data.chat out, or take data.format=messages");
@@ -79,7 +78,7 @@ void check_data(const RunConfig& c, Purpose purpose) {
             "data.format=tokens is tokenized already", "leave data.tokenizer out");
   refuse_if(d.allow_special && (d.tokenizer == "bytes" || d.format == "tokens"), "data.allow_special", "true",
             "no text is searched for special tokens here", "leave it out");
-  refuse_if(d.tokenizer == "bytes" && chat, "data.tokenizer", "bytes",
+  refuse_if(d.tokenizer == "bytes" && d.format == "messages", "data.tokenizer", "bytes",
             "data.format=" + d.format + " needs special tokens",
             "take data.format=text, or a tokenizer.json");
 }

@@ -32,7 +32,7 @@ std::string rate_text(double per_second, const std::string& unit) {
   const Scale scale = scale_of(per_second, unit);
   char text[32];
   std::snprintf(text, sizeof text, "%.1f ", per_second / scale.size);
-  return text + std::string(scale.name) + "/s";
+  return std::string(text).append(scale.name).append("/s");
 }
 
 std::string clock_text(double seconds) {
@@ -62,16 +62,16 @@ std::string progress_line(const std::string& what, std::int64_t done, std::int64
     char percent[16];
     std::snprintf(percent, sizeof percent, "] %3d %%  ", static_cast<int>(share * 100));
     const Scale scale = scale_of(whole, unit);
-    line += " [" + std::string(static_cast<std::size_t>(full), '#') +
-            std::string(static_cast<std::size_t>(kBar - full), '-') + percent + number(have, scale.size) +
-            " of " + number(whole, scale.size) + " " + scale.name;
+    line.append(" [").append(static_cast<std::size_t>(full), '#');
+    line.append(static_cast<std::size_t>(kBar - full), '-').append(percent).append(number(have, scale.size));
+    line.append(" of ").append(number(whole, scale.size)).append(" ").append(scale.name);
   } else {
     const Scale scale = scale_of(have, unit);
-    line += " " + number(have, scale.size) + " " + scale.name;
+    line.append(" ").append(number(have, scale.size)).append(" ").append(scale.name);
   }
   if (rate > 0) {
-    line += ", " + rate_text(rate, unit);
-    if (all > done) line += ", " + clock_text((whole - have) / rate) + " left";
+    line.append(", ").append(rate_text(rate, unit));
+    if (all > done) line.append(", ").append(clock_text((whole - have) / rate)).append(" left");
   }
   return line;
 }

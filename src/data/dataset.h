@@ -1,6 +1,7 @@
 // From files to packed rows.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 #include "comm/comm.h"
 #include "config/model_config.h"
 #include "config/run_config.h"
+#include "data/documents.h"
 #include "io/token_file.h"
 #include "parallel/row_map.h"
 
@@ -41,8 +43,13 @@ PackingResult pack_rows(const std::vector<std::int64_t>& document_offsets, std::
 /// spell only with data.allow_special; or bytes, ids 0 to 255. A text ends with the model's first end-of-text
 /// id if that is in the vocabulary (and no byte), else with nothing. Texts without a byte are left out and
 /// counted.
-void tokenize_files(Comm& world, const std::vector<std::string>& files, const DataSection&,
-                    const ModelConfig&, const std::string& model_path, const std::string& out);
+/// Memory does not grow with the files, but for 8 bytes a document: tokens go to a spool beside `out` (5
+/// bytes each, gone at the end) until their number is known. A plain file is one document, and one document
+/// is held whole. Returns the facts that `out` holds (describe_tokens() says them).
+std::map<std::string, std::string> tokenize_files(Comm& world, const std::vector<std::string>& files,
+                                                  const DataSection&, const ModelConfig&,
+                                                  const std::string& model_path, const std::string& out,
+                                                  const Told& = {});
 
 /// Order of rows in an epoch: a permutation keyed by (seed, epoch), or the identity.
 std::vector<std::int64_t> row_order(std::int64_t rows, std::int64_t seed, std::int64_t epoch, bool shuffle);

@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 #include "config/run_config.h"
+#include "data/documents.h"
+#include "data/row_encoder.h"
 #include "data/source.h"
-#include "data/text_encoder.h"
-#include "io/token_file.h"
+#include "data/token_spool.h"
 
 namespace annulus {
 
@@ -17,19 +18,22 @@ struct BadRow {
   std::string why;
 };
 
-/// What one rank has read.
+/// What one rank has read, but for the tokens.
 struct Reading {
-  TokenPart part;
+  std::vector<std::int64_t> lengths;  // of the documents
   std::vector<BadRow> bad;
   std::vector<std::int64_t> lines;  // of each file, that begin in this rank's share
   std::vector<std::int64_t> empty;  // texts without a byte or token: documents that this rank had before each
-  std::vector<std::int64_t> cut;    // of each document: tokens beyond data.max_length
+  struct Cut {
+    std::int64_t document, tokens;
+  };
+  std::vector<Cut> cut;  // documents that were cut at data.max_length
 };
 
-/// The documents that begin in a rank's share of the files. Malformed rows are noted, not thrown; reading
-/// stops at more of them than data.skip_bad allows, and at data.take documents. The encoder may be missing
-/// where no file holds texts.
-Reading read_share(const std::vector<Source>&, Share, const DataSection&, TextEncoder*,
-                   std::int64_t vocabulary);
+/// The documents that begin in a rank's share of the files; their tokens go to the spool, one document at a
+/// time. Malformed rows are noted, not thrown; reading stops at more of them than data.skip_bad allows, and
+/// at data.take documents.
+Reading read_share(const std::vector<Source>&, Share, const DataSection&, RowEncoder&, TokenSpool&,
+                   const Told&);
 
 }  // namespace annulus

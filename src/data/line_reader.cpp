@@ -9,12 +9,12 @@ constexpr std::int64_t kBlock = std::int64_t{4} << 20;
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path, std::int64_t size, std::int64_t from, std::int64_t to)
-    : in_(path, std::ios::binary), path_(path), size_(size), to_(std::min(to, size)) {
+LineReader::LineReader(const std::string& path, std::int64_t size, std::int64_t from, std::int64_t to,
+                       Compression compression)
+    : in_(open_bytes(path, compression)), path_(path), size_(size), to_(std::min(to, size)) {
   // A line begins at `from` when the byte before it ends a line: so start one byte earlier and drop a line.
   buffer_at_ = std::max<std::int64_t>(from - 1, 0);
-  in_.seekg(static_cast<std::streamoff>(buffer_at_));
-  if (!in_) environment_error("cannot read " + path + "; check that it exists and may be read on every node");
+  in_->skip(buffer_at_);
   if (from > 0) {
     next();
     number_ = 0;
@@ -27,11 +27,14 @@ bool LineReader::fill() {
   if (count <= 0) return false;
   const std::size_t old = buffer_.size();
   buffer_.resize(old + static_cast<std::size_t>(count));
-  in_.read(buffer_.data() + old, static_cast<std::streamsize>(count));
-  if (in_.gcount() != count)
+  const std::int64_t got = in_->read(buffer_.data() + old, count);
+  if (size_ == kUnknown && got < count)
+    size_ = have + got;
+  else if (got != count)
     environment_error("cannot read " + path_ + " at byte " + std::to_string(have) +
                       "; it may have been cut while it was read");
-  return true;
+  buffer_.resize(old + static_cast<std::size_t>(got));
+  return got > 0;
 }
 
 bool LineReader::next() {
@@ -46,6 +49,7 @@ bool LineReader::next() {
     if (!fill()) break;
     end = buffer_.find('\n', searched);
   }
+  if (at_ >= size_) return false;  // its size was not known
   const std::size_t begin = used_;
   const bool ended = end != std::string::npos;
   used_ = ended ? end + 1 : buffer_.size();

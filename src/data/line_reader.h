@@ -1,9 +1,10 @@
-// The lines of a byte range of a file.
+// The lines of a byte range of a file, which may be compressed: bytes are then those of the text in it.
 #pragma once
 #include <cstdint>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
+#include "data/byte_stream.h"
 
 namespace annulus {
 
@@ -12,8 +13,10 @@ namespace annulus {
 /// \r of a \r\n.
 class LineReader {
  public:
-  /// `size`: of the file. Fails (environment) when it cannot be read.
-  LineReader(const std::string& path, std::int64_t size, std::int64_t from, std::int64_t to);
+  static constexpr std::int64_t kUnknown = INT64_MAX;
+  /// `size`: of the file, decompressed; or kUnknown. Fails (environment) when it cannot be read.
+  LineReader(const std::string& path, std::int64_t size, std::int64_t from, std::int64_t to,
+             Compression = Compression::none);
   /// False when there is no further line.
   bool next();
   std::string_view line() const { return line_; }
@@ -25,7 +28,7 @@ class LineReader {
  private:
   bool fill();  // reads another block; false at the end of the file
 
-  std::ifstream in_;
+  std::unique_ptr<ByteStream> in_;
   std::string path_;
   std::int64_t size_, to_;
   std::string buffer_;

@@ -8,7 +8,9 @@
 #include "data/document_reader.h"
 #include "data/documents.h"
 #include "data/join.h"
+#include "data/row_encoder.h"
 #include "data/source.h"
+#include "data/token_spool.h"
 
 namespace annulus {
 namespace {
@@ -53,55 +55,118 @@ std::int64_t check_bad_rows(Comm& world, const Reading& mine, std::int64_t bad,
   return world.sum(bad);
 }
 
-/// The first `take` documents over all ranks.
-void take_documents(Comm& world, TokenPart& part, std::int64_t take) {
-  const auto have = static_cast<std::int64_t>(part.lengths.size());
-  const std::int64_t keep = std::clamp<std::int64_t>(take - sum_before(world, have), 0, have);
-  part.lengths.resize(static_cast<std::size_t>(keep));
-  part.ids.resize(
-      static_cast<std::size_t>(std::accumulate(part.lengths.begin(), part.lengths.end(), std::int64_t{0})));
-  part.mask.resize(part.ids.size());
+/// What goes to the file when texts are documents: the first `take` over all ranks.
+TokenLayout lay_out(const Reading& mine, std::int64_t documents_before, std::int64_t take) {
+  const auto have = static_cast<std::int64_t>(mine.lengths.size());
+  const std::int64_t count = take == 0 ? have : std::clamp<std::int64_t>(take - documents_before, 0, have);
+  TokenLayout out;
+  for (std::int64_t d = 0; d < count; ++d) {
+    out.starts.push_back(out.tokens);
+    out.keep(out.tokens, mine.lengths[static_cast<std::size_t>(d)]);
+  }
+  for (const Reading::Cut& c : mine.cut)
+    if (c.document < count) out.cut += c.tokens;
+  return out;
 }
 
-/// Cuts documents to `most` tokens (0: none) and takes the target from each first token. Returns tokens cut.
-std::int64_t finish_documents(TokenPart& part, std::int64_t most) {
-  std::int64_t at = 0, to = 0;
-  for (std::int64_t& length : part.lengths) {
-    const std::int64_t kept = most > 0 ? std::min(length, most) : length;
-    std::move(part.ids.begin() + at, part.ids.begin() + at + kept, part.ids.begin() + to);
-    std::move(part.mask.begin() + at, part.mask.begin() + at + kept, part.mask.begin() + to);
-    part.mask[static_cast<std::size_t>(to)] = 0;
-    at += length;
-    to += kept;
-    length = kept;
+/// The tokens that are kept, by their place among them.
+class KeptTokens {
+ public:
+  KeptTokens(std::unique_ptr<TokenSpool> spool, std::vector<TokenRange> kept)
+      : spool_(std::move(spool)), kept_(std::move(kept)) {
+    for (const TokenRange& r : kept_) {
+      at_.push_back(tokens_);
+      tokens_ += r.count;
+    }
   }
-  part.ids.resize(static_cast<std::size_t>(to));
-  part.mask.resize(static_cast<std::size_t>(to));
-  return at - to;
+
+  template <class T>
+  void read(std::int64_t from, std::int64_t count, T* to) const {
+    auto r = static_cast<std::size_t>(std::upper_bound(at_.begin(), at_.end(), from) - at_.begin() - 1);
+    for (; count > 0; ++r) {
+      const std::int64_t skip = from - at_[r], part = std::min(count, kept_[r].count - skip);
+      spool_->read(kept_[r].from + skip, part, to);
+      to += part;
+      from += part;
+      count -= part;
+    }
+  }
+
+ private:
+  std::unique_ptr<TokenSpool> spool_;
+  std::vector<TokenRange> kept_;
+  std::vector<std::int64_t> at_;  // of each range: its first token among all that are kept
+  std::int64_t tokens_ = 0;
+};
+
+TokenSupply supply_of(std::shared_ptr<const KeptTokens> tokens, TokenLayout layout) {
+  TokenSupply out;
+  out.tokens = layout.tokens;
+  out.starts = std::move(layout.starts);
+  out.ids = [tokens](std::int64_t from, std::int64_t count, std::int32_t* to) {
+    tokens->read(from, count, to);
+  };
+  // A document's first token is no target.
+  out.mask = [tokens, starts = out.starts](std::int64_t from, std::int64_t count, std::uint8_t* to) {
+    tokens->read(from, count, to);
+    for (auto s = std::lower_bound(starts.begin(), starts.end(), from);
+         s != starts.end() && *s < from + count; ++s)
+      to[*s - from] = 0;
+  };
+  return out;
+}
+
+struct Measure {
+  std::int64_t targets = 0, largest = -1, without_target = 0;
+};
+
+/// One pass over the tokens that are kept. A document whose end lies on another rank counts as having a
+/// target: only joined texts have such an end, and all but their first tokens are targets.
+Measure measure(const TokenSupply& supply, bool ends_here) {
+  constexpr std::int64_t kBlock = std::int64_t{1} << 20;
+  Measure out;
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kBlock, supply.tokens)));
+  std::vector<std::uint8_t> mask(ids.size());
+  std::int64_t targets =
+      1;                 // of the document that the tokens lie in; what goes on from another rank has some
+  std::size_t next = 0;  // document that begins next
+  for (std::int64_t at = 0; at < supply.tokens; at += kBlock) {
+    const std::int64_t count = std::min(kBlock, supply.tokens - at);
+    supply.ids(at, count, ids.data());
+    supply.mask(at, count, mask.data());
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (next < supply.starts.size() && supply.starts[next] == at + i) {
+        out.without_target += targets == 0;
+        targets = 0;
+        ++next;
+      }
+      out.largest = std::max<std::int64_t>(out.largest, ids[static_cast<std::size_t>(i)]);
+      targets += mask[static_cast<std::size_t>(i)];
+      out.targets += mask[static_cast<std::size_t>(i)];
+    }
+  }
+  if (ends_here) out.without_target += targets == 0;
+  return out;
 }
 
 }  // namespace
 
 Documents read_documents(Comm& world, const std::vector<std::string>& files, const DataSection& data,
-                         const ModelConfig& model, const std::string& model_path) {
+                         const ModelConfig& model, const std::string& model_path, const std::string& beside,
+                         const Told& told) {
   const std::vector<Source> sources = survey(world, files, data);
-  const auto is_tokens = [](const Source& s) { return s.kind == SourceKind::token_rows; };
-  const bool texts = !std::all_of(sources.begin(), sources.end(), is_tokens);
-  const bool tokens = std::any_of(sources.begin(), sources.end(), is_tokens);
-  if (data.join > 0 && tokens)
-    usage_error("data.join joins texts, but some data files hold rows of input_ids; set it to 0");
-  std::unique_ptr<TextEncoder> encoder;
-  agreed(world, "choosing a tokenizer", [&] {
-    if (texts) encoder = std::make_unique<TextEncoder>(data, model, model_path);
-  });
+  std::unique_ptr<RowEncoder> encoder;
+  agreed(world, "choosing a tokenizer",
+         [&] { encoder = std::make_unique<RowEncoder>(sources, data, model, model_path); });
   Reading mine;
+  std::unique_ptr<TokenSpool> spool;
   agreed(world, "reading data", [&] {
-    mine = read_share(sources, share_of(sources, world.rank(), world.size()), data, encoder.get(), model.V);
+    spool = std::make_unique<TokenSpool>(beside, world.rank());
+    mine = read_share(sources, share_of(sources, world.rank(), world.size()), data, *encoder, *spool, told);
   });
   // What lies behind the documents that data.take asks for was read by some worlds and not by others: it must
   // not count. Joined texts are all read by all.
-  const std::int64_t documents_before =
-      sum_before(world, static_cast<std::int64_t>(mine.part.lengths.size()));
+  const std::int64_t documents_before = sum_before(world, static_cast<std::int64_t>(mine.lengths.size()));
   const auto counts = [&](std::int64_t documents) {
     return data.take == 0 || data.join > 0 || documents_before + documents < data.take;
   };
@@ -109,37 +174,50 @@ Documents read_documents(Comm& world, const std::vector<std::string>& files, con
       std::count_if(mine.bad.begin(), mine.bad.end(), [&](const BadRow& b) { return counts(b.documents); });
   const std::int64_t skipped = check_bad_rows(world, mine, bad, sources, data.skip_bad);
   const std::int64_t empty_texts = std::count_if(mine.empty.begin(), mine.empty.end(), counts);
-  if (data.join > 0) join_texts(world, mine.part, data.join);
-  if (data.take > 0) take_documents(world, mine.part, data.take);
-  std::int64_t cut = finish_documents(mine.part, data.max_length);
-  if (data.join == 0)
-    cut += std::accumulate(mine.cut.begin(),
-                           mine.cut.begin() + static_cast<std::ptrdiff_t>(mine.part.lengths.size()),
-                           std::int64_t{0});
-
-  const auto& mask = mine.part.mask;
-  std::int64_t sums[] = {static_cast<std::int64_t>(mine.part.lengths.size()),
-                         static_cast<std::int64_t>(mask.size()),
-                         std::count(mask.begin(), mask.end(), std::uint8_t{1}), empty_texts, cut};
+  TokenLayout layout = data.join > 0 ? join_texts(world, mine.lengths, data.join, data.max_length, data.take)
+                                     : lay_out(mine, documents_before, data.take);
+  const std::int64_t cut = layout.cut;
+  const auto kept = std::make_shared<const KeptTokens>(std::move(spool), std::move(layout.kept));
+  TokenSupply supply = supply_of(kept, std::move(layout));
+  Measure measured;
+  // A joined document goes on where the next rank that has any token begins none with it: then its end is
+  // there.
+  std::int64_t after = 0;
+  {
+    const auto begins =
+        gather(world, {supply.tokens, supply.tokens > 0 && !supply.starts.empty() && supply.starts[0] == 0});
+    for (int r = world.size() - 1; r > world.rank(); --r)
+      if (begins[static_cast<std::size_t>(r)][0] > 0) after = begins[static_cast<std::size_t>(r)][1] == 0;
+  }
+  agreed(world, "counting tokens", [&] { measured = measure(supply, after == 0); });
+  supply.largest = measured.largest;
+  std::int64_t sums[] = {static_cast<std::int64_t>(supply.starts.size()),
+                         supply.tokens,
+                         measured.targets,
+                         measured.without_target,
+                         empty_texts,
+                         cut};
   world.all_reduce(std::span<std::int64_t>(sums));
-  const auto [documents, all_tokens, targets, empty, all_cut] = sums;
+  const auto [documents, all_tokens, targets, without_target, empty, all_cut] = sums;
   if (documents == 0)
     input_error("the data files, beginning with " + files.front() + ", hold no document; give others");
   if (targets == 0)
     input_error("no token of the data files, beginning with " + files.front() +
-                ", is a target: nothing could be learned; check the labels");
+                ", is a target: nothing could be learned; check the labels, the roles, and data.loss_on");
   constexpr std::size_t kListed = 4000;  // characters; an attribute of a file has a limit
   std::string paths;
   for (const Source& s : sources) {
     if (paths.size() > kListed) break;
     paths.append(paths.empty() ? "" : "\n").append(s.path);
   }
-  return {std::move(mine.part),
+  return {std::move(supply),
           {{"files", paths},
            {"file_count", std::to_string(sources.size())},
            {"file_bytes", std::to_string(sources.back().start + sources.back().size)},
-           {"tokenizer", texts ? encoder->name() : "none"},
-           {"end_of_text", std::to_string(texts ? encoder->end() : -1)},
+           {"tokenizer", encoder->tokenizer_name()},
+           {"end_of_text", std::to_string(encoder->end_of_text())},
+           {"chat", encoder->chat_name()},
+           {"loss_on", data.loss_on},
            {"allow_special", data.allow_special ? "true" : "false"},
            {"max_length", std::to_string(data.max_length)},
            {"join", std::to_string(data.join)},
@@ -147,9 +225,27 @@ Documents read_documents(Comm& world, const std::vector<std::string>& files, con
            {"documents", std::to_string(documents)},
            {"tokens", std::to_string(all_tokens)},
            {"targets", std::to_string(targets)},
+           {"without_target", std::to_string(without_target)},
            {"skipped_rows", std::to_string(skipped)},
            {"empty_texts", std::to_string(empty)},
            {"cut_tokens", std::to_string(all_cut)}}};
+}
+
+std::string describe_tokens(const std::map<std::string, std::string>& source) {
+  const auto count = [&](const char* key) {
+    const auto at = source.find(key);
+    return at == source.end() ? std::string() : at->second;
+  };
+  std::string out = count("documents") + " documents, " + count("tokens") + " tokens, " + count("targets") +
+                    " of them targets";
+  const auto also = [&](const char* key, const char* what) {
+    if (const std::string n = count(key); !n.empty() && n != "0") out.append("; ").append(n).append(what);
+  };
+  also("without_target", " documents without a target");
+  also("empty_texts", " empty texts left out");
+  also("skipped_rows", " bad rows skipped");
+  also("cut_tokens", " tokens cut at data.max_length");
+  return out;
 }
 
 }  // namespace annulus

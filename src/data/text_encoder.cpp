@@ -42,6 +42,8 @@ TextEncoder::TextEncoder(const DataSection& data, const ModelConfig& model, cons
     std::ostringstream name;
     name << "tokenizer.json of CRC-32 " << std::hex << std::setw(8) << std::setfill('0') << file.digest;
     name_ = name.str();
+    folder_ = data.tokenizer == "auto" ? model_path : std::filesystem::path(path).parent_path().string();
+    if (folder_.empty()) folder_ = ".";
     least_end = 0;
   }
   if (!model.eos.empty() && model.eos.front() >= least_end && model.eos.front() < model.V)
@@ -49,19 +51,22 @@ TextEncoder::TextEncoder(const DataSection& data, const ModelConfig& model, cons
 }
 
 void TextEncoder::append(std::string_view text, std::vector<std::int32_t>& to) {
+  const std::size_t begin = to.size();
+  append_open(text, to);
+  // Only a control token that the text spells, or the file's own, can be there already.
+  const bool ended = tokenizer_ != nullptr && to.size() > begin && to.back() == end_;
+  if (end_ >= 0 && !ended) to.push_back(static_cast<std::int32_t>(end_));
+}
+
+void TextEncoder::append_open(std::string_view text, std::vector<std::int32_t>& to) {
   if (tokenizer_ == nullptr) {
     const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
     to.insert(to.end(), bytes, bytes + text.size());
-    if (end_ >= 0) to.push_back(static_cast<std::int32_t>(end_));
     return;
   }
-  const std::size_t begin = to.size();
   to.insert(to.end(), tokenizer_->before().begin(), tokenizer_->before().end());
   tokenizer_->encode(text, allow_special_, to);
   to.insert(to.end(), tokenizer_->after().begin(), tokenizer_->after().end());
-  // Only a control token that the text spells, or the file's own, can be there already.
-  const bool ended = to.size() > begin && to.back() == end_;
-  if (end_ >= 0 && !ended) to.push_back(static_cast<std::int32_t>(end_));
 }
 
 }  // namespace annulus

@@ -20,18 +20,24 @@ class TextEncoder {
   /// vocabulary (V = 0) stands for no model.
   TextEncoder(const DataSection&, const ModelConfig&, const std::string& model_path);
   void append(std::string_view text, std::vector<std::int32_t>& to);
+  /// The same without the end-of-text id.
+  void append_open(std::string_view text, std::vector<std::int32_t>& to);
 
   /// Whether any bytes are a text; else only valid UTF-8 is.
   bool takes_bytes() const { return tokenizer_ == nullptr; }
   std::int64_t end() const { return end_; }  // the end-of-text id, or -1
   /// For the facts of a token file.
   const std::string& name() const { return name_; }
+  /// Null: bytes.
+  Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  /// Of tokenizer.json; empty: bytes.
+  const std::string& folder() const { return folder_; }
 
  private:
   std::unique_ptr<Tokenizer> tokenizer_;  // none: bytes
   bool allow_special_;
   std::int64_t end_ = -1;
-  std::string name_ = "bytes";
+  std::string name_ = "bytes", folder_;
 };
 
 }  // namespace annulus

@@ -3,10 +3,13 @@
 
 namespace annulus {
 
-void tokenize_files(Comm& world, const std::vector<std::string>& files, const DataSection& data,
-                    const ModelConfig& model, const std::string& model_path, const std::string& out) {
-  const Documents documents = read_documents(world, files, data, model, model_path);
-  write_token_file(world, out, documents.part, documents.source);
+std::map<std::string, std::string> tokenize_files(Comm& world, const std::vector<std::string>& files,
+                                                  const DataSection& data, const ModelConfig& model,
+                                                  const std::string& model_path, const std::string& out,
+                                                  const Told& told) {
+  Documents documents = read_documents(world, files, data, model, model_path, out, told);
+  write_token_file(world, out, documents.supply, documents.source);
+  return std::move(documents.source);
 }
 
 }  // namespace annulus

@@ -99,14 +99,13 @@ class TokenReader : public TokenFile {
 
 }  // namespace
 
-void write_token_file(Comm& world, const std::string& path, const TokenPart& part,
+void write_token_file(Comm& world, const std::string& path, const TokenSupply& supply,
                       const std::map<std::string, std::string>& source) {
-  agreed(world, "tokens of " + path, [&] { check_part(part); });
   // Tokens and documents of the ranks before this one, and of all.
   std::vector<std::int64_t> counts(static_cast<std::size_t>(2 * world.size()));
   const auto mine = static_cast<std::size_t>(2 * world.rank());
-  counts[mine] = static_cast<std::int64_t>(part.ids.size());
-  counts[mine + 1] = static_cast<std::int64_t>(part.lengths.size());
+  counts[mine] = supply.tokens;
+  counts[mine + 1] = static_cast<std::int64_t>(supply.starts.size());
   world.all_reduce(counts);
   std::int64_t token = 0, document = 0, tokens = 0, documents = 0;
   for (std::size_t i = 0; i < counts.size(); i += 2) {
@@ -117,27 +116,46 @@ void write_token_file(Comm& world, const std::string& path, const TokenPart& par
     tokens += counts[i];
     documents += counts[i + 1];
   }
-  std::vector<std::int64_t> starts;
-  std::int64_t at = token;
-  for (std::int64_t n : part.lengths) {
-    starts.push_back(at);
-    at += n;
-  }
+  std::vector<std::int64_t> starts = supply.starts;
+  for (std::int64_t& s : starts) s += token;
   if (world.rank() == world.size() - 1) starts.push_back(tokens);
-  const std::int64_t largest = world.max(
-      part.ids.empty() ? -1 : static_cast<std::int64_t>(*std::max_element(part.ids.begin(), part.ids.end())));
 
   H5Job job{.path = path, .kind = kTokensFile, .specs = {}, .parts = {}, .facts = source, .fail = ""};
-  job.facts[kLargest] = std::to_string(largest);
+  job.facts[kLargest] = std::to_string(world.max(supply.largest));
   job.specs = {{kIds, {tokens}, H5Kind::u32},
                {kMask, {tokens}, H5Kind::u8},
                {kDocuments, {documents + 1}, H5Kind::i64}};
-  job.parts = {{0, token, counts[mine], part.ids.data(), {}},
-               {1, token, counts[mine], part.mask.data(), {}},
+  const auto ids = [&](std::int64_t from, std::int64_t count, void* to) {
+    supply.ids(from - token, count, static_cast<std::int32_t*>(to));
+  };
+  const auto mask = [&](std::int64_t from, std::int64_t count, void* to) {
+    supply.mask(from - token, count, static_cast<std::uint8_t*>(to));
+  };
+  job.parts = {{0, token, counts[mine], nullptr, ids},
+               {1, token, counts[mine], nullptr, mask},
                {2, document, static_cast<std::int64_t>(starts.size()), starts.data(), {}}};
   const std::unique_ptr<Save> save = begin_h5(world, std::move(job));
   save->write();
   save->finish();
+}
+
+void write_token_file(Comm& world, const std::string& path, const TokenPart& part,
+                      const std::map<std::string, std::string>& source) {
+  agreed(world, "tokens of " + path, [&] { check_part(part); });
+  TokenSupply supply{.tokens = static_cast<std::int64_t>(part.ids.size()), .starts = {}};
+  std::int64_t at = 0;
+  for (const std::int64_t n : part.lengths) {
+    supply.starts.push_back(at);
+    at += n;
+  }
+  if (!part.ids.empty()) supply.largest = *std::max_element(part.ids.begin(), part.ids.end());
+  supply.ids = [&](std::int64_t from, std::int64_t count, std::int32_t* to) {
+    std::copy_n(part.ids.begin() + from, count, to);
+  };
+  supply.mask = [&](std::int64_t from, std::int64_t count, std::uint8_t* to) {
+    std::copy_n(part.mask.begin() + from, count, to);
+  };
+  write_token_file(world, path, supply, source);
 }
 
 std::unique_ptr<TokenFile> open_token_file(const std::string& path) {

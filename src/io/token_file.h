@@ -3,6 +3,7 @@
 // and string attributes on /source (files, sizes, tokenizer, counts; "largest_id" is added here).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,8 +19,21 @@ struct TokenPart {
   std::vector<std::int64_t> lengths;  // of the documents
 };
 
+/// A rank's consecutive tokens that are not in memory. Rank order is token order; a document may go on in the
+/// next rank's.
+struct TokenSupply {
+  std::int64_t tokens = 0;
+  std::vector<std::int64_t> starts;  // of the documents that begin here, counted from this rank's first token
+  std::int64_t largest = -1;         // id
+  /// Tokens [from, from + count) of this rank's; called with blocks of a few MB.
+  std::function<void(std::int64_t from, std::int64_t count, std::int32_t* to)> ids;
+  std::function<void(std::int64_t from, std::int64_t count, std::uint8_t* to)> mask;
+};
+
 /// Collective. PATH.partial, then renamed.
 void write_token_file(Comm& world, const std::string& path, const TokenPart&,
+                      const std::map<std::string, std::string>& source);
+void write_token_file(Comm& world, const std::string& path, const TokenSupply&,
                       const std::map<std::string, std::string>& source);
 
 class TokenFile {

@@ -8,7 +8,7 @@ namespace {
 
 void bad(const std::string& line, const std::string& why, std::int64_t byte = 0) {
   try {
-    tokens_of_row(parse_row(line), 100);
+    tokens_of_row(parse_row(line), 100, "auto");
     BOOST_ERROR("accepted: " << line);
   } catch (const RowError& e) {
     BOOST_TEST((e.why.find(why) != std::string::npos), e.why << " does not say " << why);
@@ -24,11 +24,11 @@ BOOST_AUTO_TEST_CASE(rows_that_are_read) {
   BOOST_TEST(
       parse_row(R"({"text": "a\u00e9\n\ud83c\udf37", "other": {"text": [1, {"text": 3}]}})").text.value() ==
       "a\xC3\xA9\n\xF0\x9F\x8C\xB7");  // a pair of surrogates is one character
-  const RowTokens plain = tokens_of_row(parse_row(R"( {"input_ids": [1, 2, 99]} )"), 100);
+  const RowTokens plain = tokens_of_row(parse_row(R"( {"input_ids": [1, 2, 99]} )"), 100, "auto");
   BOOST_TEST((plain.ids == std::vector<std::int32_t>{1, 2, 99}));
   BOOST_TEST((plain.mask == std::vector<std::uint8_t>{1, 1, 1}));
   const RowTokens gaps = tokens_of_row(
-      parse_row(R"({"labels": [-100, 2, -100, 7], "x": null, "input_ids": [1, 2, 3, 7]})"), 100);
+      parse_row(R"({"labels": [-100, 2, -100, 7], "x": null, "input_ids": [1, 2, 3, 7]})"), 100, "auto");
   BOOST_TEST((gaps.ids == std::vector<std::int32_t>{1, 2, 3, 7}));
   BOOST_TEST((gaps.mask == std::vector<std::uint8_t>{0, 1, 0, 1}));
   BOOST_TEST(parse_row(R"({"messages": [], "tools": 1})").has("messages"));

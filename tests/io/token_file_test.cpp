@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(tokens_of_4_come_back, *ut::label("ranks4")) {
 BOOST_AUTO_TEST_CASE(a_file_without_tokens) {
   const auto world = all_ranks();
   const RanksFolder folder(*world);
-  write_token_file(*world, folder / "none.h5", {}, {});
+  write_token_file(*world, folder / "none.h5", TokenPart{}, {});
   const auto file = open_token_file(folder / "none.h5");
   file->verify(*world);
   BOOST_TEST((file->documents() == std::vector<std::int64_t>{0}));

@@ -38,6 +38,7 @@ Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& where)
   for (const AddedToken& token : file.added) {
     if (!file.vocabulary.contains(token.content)) spells(token.id, token.content);
     id_of_[token.content] = token.id;
+    spelled_.add(token.content, token.id);
     if (token.normalized)
       normalized_.add(nfc_ ? nfc(token.content, buffer) : token.content, token.id);
     else
@@ -56,6 +57,54 @@ void Tokenizer::encode(std::string_view text, bool added, std::vector<std::int32
     to.push_back(token.id);
   }
   gap(text.substr(at));
+}
+
+void Tokenizer::encode(std::string_view text, std::span<const ByteRange> open,
+                       std::span<const ByteRange> ranges, std::vector<std::int32_t>& to,
+                       std::vector<std::uint8_t>& inside) {
+  need(first_invalid_utf8(text) < 0, "a text to encode is not valid UTF-8");
+  const auto gap = [&](std::size_t begin, std::size_t end) {
+    if (begin == end) return;
+    const std::string_view piece = text.substr(begin, end - begin);
+    const std::size_t first = to.size();
+    encode_normalized(nfc_ ? nfc(piece, normal_) : piece, false, to);
+    mark(piece, begin, ranges, std::span(to).subspan(first), inside);
+  };
+  std::size_t at = 0;
+  for (const ByteRange& o : open) {
+    AddedTokens::Found token;
+    for (std::size_t from = o.begin; spelled_.find(text.substr(0, o.end), from, token);
+         from = at = token.end) {
+      gap(at, token.begin);
+      to.push_back(token.id);
+      const auto holds = [&](const ByteRange& r) { return r.begin < token.end && token.begin < r.end; };
+      inside.push_back(std::any_of(ranges.begin(), ranges.end(), holds) ? 1 : 0);
+    }
+  }
+  gap(at, text.size());
+}
+
+/// The numbers of the tokens of a gap, which begins at byte `at` of the text.
+void Tokenizer::mark(std::string_view gap, std::size_t at, std::span<const ByteRange> ranges,
+                     std::span<const std::int32_t> ids, std::vector<std::uint8_t>& inside) {
+  const std::size_t first = inside.size();
+  inside.resize(first + ids.size(), 0);
+  std::string buffer;
+  // A place of the gap, in the bytes of its normal form, which the tokens spell.
+  const auto normal_place = [&](std::size_t place) {
+    const std::string_view before = gap.substr(0, std::clamp(place, at, at + gap.size()) - at);
+    return nfc_ ? nfc(before, buffer).size() : before.size();
+  };
+  for (const ByteRange& r : ranges) {
+    if (r.end <= at || r.begin >= at + gap.size()) continue;
+    const std::size_t begin = normal_place(r.begin), end = normal_place(r.end);
+    std::size_t place = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const std::size_t next = place + text_of_[static_cast<std::size_t>(ids[i])]->size();
+      if (place < end && begin < next) inside[first + i] = 1;
+      place = next;
+    }
+  }
 }
 
 void Tokenizer::encode_normalized(std::string_view text, bool added, std::vector<std::int32_t>& to) {
@@ -93,6 +142,11 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
     out += *text_of_[at];
   }
   return out;
+}
+
+bool Tokenizer::is_added(const std::string& token) const {
+  AddedTokens::Found found;
+  return spelled_.find(token, 0, found) && found.begin == 0 && found.end == token.size();
 }
 
 std::optional<std::int32_t> Tokenizer::id_of(const std::string& token) const {

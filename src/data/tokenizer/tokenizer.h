@@ -13,6 +13,11 @@
 
 namespace annulus {
 
+/// Bytes [begin, end) of a text.
+struct ByteRange {
+  std::size_t begin = 0, end = 0;
+};
+
 /// Gives the ids that the file's own library gives. Not for two threads at once.
 class Tokenizer {
  public:
@@ -24,6 +29,11 @@ class Tokenizer {
   /// `added`: added tokens (control tokens among them) that the text spells count as such; otherwise they are
   /// text like any other.
   void encode(std::string_view text, bool added, std::vector<std::int32_t>& to);
+  /// The same of a text in which added tokens count only where they lie in one of `open` (ascending, apart).
+  /// `inside` gets a number a token: 1 where it holds a byte of one of `ranges` (ascending, apart). The edges of
+  /// ranges must not lie between characters that normalization joins.
+  void encode(std::string_view text, std::span<const ByteRange> open, std::span<const ByteRange> ranges,
+              std::vector<std::int32_t>& to, std::vector<std::uint8_t>& inside);
   /// The bytes that the tokens stand for; UTF-8 where the tokens are whole characters. Fails (input) on an id
   /// that is no token.
   std::string decode(std::span<const std::int32_t> ids) const;
@@ -33,10 +43,14 @@ class Tokenizer {
   const std::vector<std::int32_t>& after() const { return after_; }
   /// One more than the largest id.
   std::int64_t ids() const { return static_cast<std::int64_t>(text_of_.size()); }
+  /// Whether the file adds this token, as it is spelled.
+  bool is_added(const std::string& token) const;
   /// Of a token as the file spells it, added ones first.
   std::optional<std::int32_t> id_of(const std::string& token) const;
 
  private:
+  void mark(std::string_view gap, std::size_t at, std::span<const ByteRange> ranges,
+            std::span<const std::int32_t> ids, std::vector<std::uint8_t>& inside);
   void encode_normalized(std::string_view text, bool added, std::vector<std::int32_t>& to);
   void split(std::string_view text, std::size_t step, std::vector<std::int32_t>& to);
 
@@ -49,6 +63,7 @@ class Tokenizer {
   std::string normal_;  // a text's normal form
   std::vector<Step> steps_;
   AddedTokens raw_, normalized_;  // looked for before and after normalization
+  AddedTokens spelled_;           // both, as the file spells them
   Bpe bpe_;
   std::vector<std::optional<std::string>> text_of_;  // by id
   std::unordered_map<std::string, std::int32_t> id_of_;
