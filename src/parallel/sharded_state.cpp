@@ -1,4 +1,5 @@
 #include "parallel/sharded_state.h"
+#include <cstring>
 
 namespace annulus {
 namespace {
@@ -39,6 +40,7 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
                            Comm& replica, StateOptions options)
     : backend_(backend),
       arena_(arena),
+      host_(backend.queue(), backend.pinned()),
       units_(std::move(units)),
       shard_(shard),
       replica_(replica),
@@ -51,16 +53,31 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
     queue.zero(Lane::compute, t);
     return t;
   };
+  const auto offloaded = [&](Region region, const char* name, DType type, std::int64_t piece) {
+    const Tensor t = host_.keep(region, name, type, {piece});
+    if (backend_.pinned().real()) std::memset(t.data, 0, static_cast<std::size_t>(t.bytes()));
+    return t;
+  };
   for (const Unit& unit : units_) {
     const std::int64_t piece = unit.piece(shard_.size());
     UnitState& s = states_.emplace_back();
     s.segments = segments_of(unit, shard_.rank(), shard_.size());
-    s.master =
-        zeroed(Region::weights, "master weights", trained(unit) ? options_.state : options_.compute, piece);
+    if (trained(unit) && offloads_masters()) {
+      s.master = offloaded(Region::weights, "master weights", options_.state, piece);
+      s.weight = zeroed(Region::weights, "weights", options_.compute, piece);
+    } else {
+      s.master =
+          zeroed(Region::weights, "master weights", trained(unit) ? options_.state : options_.compute, piece);
+    }
     if (!trained(unit)) continue;
     s.grad = zeroed(Region::grads, "gradient shard", options_.gradients, piece);
-    s.m = zeroed(Region::optimizer, "first moment", options_.state, piece);
-    s.v = zeroed(Region::optimizer, "second moment", options_.state, piece);
+    if (!options_.offload) {
+      s.m = zeroed(Region::optimizer, "first moment", options_.state, piece);
+      s.v = zeroed(Region::optimizer, "second moment", options_.state, piece);
+      continue;
+    }
+    s.m = offloaded(Region::optimizer, "first moment", options_.state, piece);
+    s.v = offloaded(Region::optimizer, "second moment", options_.state, piece);
   }
   square_sum_ = arena_.keep(Region::workspace, "square sum", DType::f64, {1});
   read_back_ =
@@ -73,7 +90,12 @@ ShardedState::~ShardedState() {
 }
 
 bool ShardedState::gathers(int unit) {
-  return shard_.size() > 1 || state(unit).master.dtype != options_.compute;
+  return shard_.size() > 1 || gathered_from(unit).dtype != options_.compute;
+}
+
+const Tensor& ShardedState::gathered_from(int unit) {
+  const UnitState& s = state(unit);
+  return s.weight ? s.weight : s.master;
 }
 
 bool ShardedState::scatters() const {
@@ -89,7 +111,7 @@ void ShardedState::prefetch(int unit) {
   Open& g = gathered_[static_cast<std::size_t>(unit)];
   if (g.live) return;
   g.live = true;
-  const Tensor& master = state(unit).master;
+  const Tensor& master = gathered_from(unit);
   if (!gathers(unit)) {
     g.flat = master;
     g.ready = {};

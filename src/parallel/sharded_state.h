@@ -14,6 +14,9 @@ struct StateOptions {
   DType compute = DType::f32;    // T: type of gathered weights
   DType state = DType::f32;      // masters and both moments
   DType gradients = DType::f32;  // how the shard's sum is stored
+  /// Moments, and masters that are not themselves what is gathered, lie in pinned host memory.
+  bool offload = false;
+  std::int64_t slice = std::int64_t{1} << 24;  // elements of them that pass through the device at a time
 };
 
 /// Full tensors of a gathered unit, or of its gradient. Valid until drop() / reduce().
@@ -36,6 +39,7 @@ struct UnitState {
   Tensor master;  // state type (compute type when the unit is frozen)
   Tensor grad;    // gradients type; none when frozen
   Tensor m, v;    // state type; none when frozen
+  Tensor weight;  // compute type: where masters are offloaded, what the unit is gathered from; none elsewhere
   std::vector<Segment> segments;
 };
 
@@ -53,6 +57,10 @@ class ShardedState {
   Comm& shard() { return shard_; }
   Comm& replica() { return replica_; }
   const StateOptions& options() const { return options_; }
+  /// Masters lie on the host, and weights beside them on the device: who writes masters makes the weights
+  /// too.
+  bool offloads_masters() const { return options_.offload && options_.state != options_.compute; }
+  std::int64_t host_bytes() const { return host_.peak_bytes(); }  // pinned
 
   /// Starts gathering a unit on Lane::gather (nothing when it is under way). Every rank calls it in the same
   /// order. A group of one whose state is in the compute type gathers nothing: its view is the state itself.
@@ -91,6 +99,7 @@ class ShardedState {
     Tensor flat;
     Mark ready;
   };
+  const Tensor& gathered_from(int unit);
   bool gathers(int unit);  // false: the state itself is the gathered unit
   bool scatters() const;   // false: the shard's sum is the unit's gradient
   Tensor own_piece(const Tensor& whole) const;
@@ -98,6 +107,7 @@ class ShardedState {
 
   Backend& backend_;
   Arena& arena_;
+  Arena host_;
   std::vector<Unit> units_;
   Comm& shard_;
   Comm& replica_;
