@@ -117,8 +117,6 @@ void check_device(const RunConfig& c) {
             "with device.kind=cpu tensors are in host memory already", "give none");
   refuse_if(cpu && c.optimizer.offload, "optimizer.offload", "true",
             "with device.kind=cpu the state is in host memory already", "give false");
-  refuse_if(c.optimizer.offload, "optimizer.offload", "true", "the update is not streamed by this build",
-            "give false: optimizer.state=bf16 or more ranks save memory too");
   refuse_if(cpu && c.memory.limit > 0, "memory.limit", shortest(c.memory.limit),
             "with device.kind=cpu tensors are in host memory", "leave it out");
   refuse_if(c.memory.recompute == "none" && c.memory.keep_attention == "false", "memory.keep_attention",

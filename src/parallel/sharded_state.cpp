@@ -1,4 +1,5 @@
 #include "parallel/sharded_state.h"
+#include <cstring>
 
 namespace annulus {
 namespace {
@@ -41,6 +42,7 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
                            Comm& replica, StateOptions options, ExpertOwners experts)
     : backend_(backend),
       arena_(arena),
+      host_(backend.queue(), backend.pinned()),
       units_(std::move(units)),
       shard_(shard),
       replica_(replica),
@@ -54,9 +56,15 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
     queue.zero(Lane::compute, t);
     return t;
   };
+  const auto offloaded = [&](Region region, const char* name, DType type, std::int64_t piece) {
+    const Tensor t = host_.keep(region, name, type, {piece});
+    if (backend_.pinned().real()) std::memset(t.data, 0, static_cast<std::size_t>(t.bytes()));
+    return t;
+  };
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
     const Unit& unit = units_[static_cast<std::size_t>(u)];
-    need(!is_experts(u) || (experts_.shard != nullptr && experts_.replica != nullptr && experts_.world != nullptr),
+    need(!is_experts(u) ||
+             (experts_.shard != nullptr && experts_.replica != nullptr && experts_.world != nullptr),
          unit.name + ": no ranks are named that share experts");
     const int rank = this->shard(u).rank(), ranks = this->shard(u).size();
     held_.push_back(is_experts(u) ? part_of(unit, experts_.parts) : unit);
@@ -64,12 +72,22 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
     UnitState& s = states_.emplace_back();
     s.segments = is_experts(u) ? segments_of_part(unit, experts_.part, experts_.parts, rank, ranks)
                                : segments_of(unit, rank, ranks);
-    s.master =
-        zeroed(Region::weights, "master weights", trained(unit) ? options_.state : options_.compute, piece);
+    if (trained(unit) && offloads_masters()) {
+      s.master = offloaded(Region::weights, "master weights", options_.state, piece);
+      s.weight = zeroed(Region::weights, "weights", options_.compute, piece);
+    } else {
+      s.master =
+          zeroed(Region::weights, "master weights", trained(unit) ? options_.state : options_.compute, piece);
+    }
     if (!trained(unit)) continue;
     s.grad = zeroed(Region::grads, "gradient shard", options_.gradients, piece);
-    s.m = zeroed(Region::optimizer, "first moment", options_.state, piece);
-    s.v = zeroed(Region::optimizer, "second moment", options_.state, piece);
+    if (!options_.offload) {
+      s.m = zeroed(Region::optimizer, "first moment", options_.state, piece);
+      s.v = zeroed(Region::optimizer, "second moment", options_.state, piece);
+      continue;
+    }
+    s.m = offloaded(Region::optimizer, "first moment", options_.state, piece);
+    s.v = offloaded(Region::optimizer, "second moment", options_.state, piece);
   }
   square_sum_ = arena_.keep(Region::workspace, "square sum", DType::f64, {1});
   read_back_ =
@@ -82,7 +100,12 @@ ShardedState::~ShardedState() {
 }
 
 bool ShardedState::gathers(int unit) {
-  return shard(unit).size() > 1 || state(unit).master.dtype != options_.compute;
+  return shard(unit).size() > 1 || gathered_from(unit).dtype != options_.compute;
+}
+
+const Tensor& ShardedState::gathered_from(int unit) {
+  const UnitState& s = state(unit);
+  return s.weight ? s.weight : s.master;
 }
 
 bool ShardedState::scatters(int unit) const {
@@ -98,7 +121,7 @@ void ShardedState::prefetch(int unit) {
   Open& g = gathered_[static_cast<std::size_t>(unit)];
   if (g.live) return;
   g.live = true;
-  const Tensor& master = state(unit).master;
+  const Tensor& master = gathered_from(unit);
   if (!gathers(unit)) {
     g.flat = master;
     g.ready = {};

@@ -14,6 +14,9 @@ struct StateOptions {
   DType compute = DType::f32;    // T: type of gathered weights
   DType state = DType::f32;      // masters and both moments
   DType gradients = DType::f32;  // how the shard's sum is stored
+  /// Moments, and masters that are not themselves what is gathered, lie in pinned host memory.
+  bool offload = false;
+  std::int64_t slice = std::int64_t{1} << 24;  // elements of them that pass through the device at a time
 };
 
 /// Full tensors of a gathered unit, or of its gradient. Valid until drop() / reduce().
@@ -43,6 +46,7 @@ struct UnitState {
   Tensor master;  // state type (compute type when the unit is frozen)
   Tensor grad;    // gradients type; none when frozen
   Tensor m, v;    // state type; none when frozen
+  Tensor weight;  // compute type: where masters are offloaded, what the unit is gathered from; none elsewhere
   std::vector<Segment> segments;
 };
 
@@ -62,6 +66,10 @@ class ShardedState {
   Comm& shard(int unit) const { return is_experts(unit) ? *experts_.shard : shard_; }
   Comm& replica(int unit) const { return is_experts(unit) ? *experts_.replica : replica_; }
   const StateOptions& options() const { return options_; }
+  /// Masters lie on the host, and weights beside them on the device: who writes masters makes the weights
+  /// too.
+  bool offloads_masters() const { return options_.offload && options_.state != options_.compute; }
+  std::int64_t host_bytes() const { return host_.peak_bytes(); }  // pinned
 
   /// Starts gathering a unit on Lane::gather (nothing when it is under way). Every rank calls it in the same
   /// order. A group of one whose state is in the compute type gathers nothing: its view is the state itself.
@@ -103,6 +111,7 @@ class ShardedState {
   bool is_experts(int unit) const {
     return units_[static_cast<std::size_t>(unit)].owners == Owners::experts;
   }
+  const Tensor& gathered_from(int unit);
   bool gathers(int unit);         // false: the state itself is the gathered unit
   bool scatters(int unit) const;  // false: the shard's sum is the unit's gradient
   Tensor own_piece(int unit, const Tensor& whole) const;
@@ -111,6 +120,7 @@ class ShardedState {
 
   Backend& backend_;
   Arena& arena_;
+  Arena host_;
   std::vector<Unit> units_;
   std::vector<Unit> held_;  // what a gathered unit of this rank holds: of experts its part
   Comm& shard_;

@@ -87,6 +87,7 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   s.state.compute = compute;
   s.state.state = run.optimizer.state == "bf16" ? DType::bf16 : DType::f32;
   s.state.gradients = run.optimizer.gradients == "bf16" ? DType::bf16 : DType::f32;
+  s.state.offload = run.optimizer.offload;
   // Rows of one document balance by the zigzag; packed rows are dealt by work.
   s.per_member = run.data.packing == "bfd" || run.data.packing == "bfd_split" ? 4 : 1;
   return s;
@@ -148,6 +149,7 @@ Engine::Engine(Backend& backend, Groups groups, std::unique_ptr<Arena> arena, co
               .world = groups_.world.get(),
               .part = spec.grid.expert_index,
               .parts = spec.grid.expert}),
+      optimizer_(backend, *arena_, state_, spec.run.optimizer, spec.run.train.seed),
       attention_(backend, *arena_, *groups_.ring, *groups_.ulysses,
                  {.H = spec.model.H,
                   .G = spec.model.G,
@@ -198,28 +200,7 @@ UpdateResult Engine::update(double lr, std::int64_t step) {
   result.norm = finish_gradients();
   if (!std::isfinite(result.norm)) return result;
   if (o.clip > 0) result.factor = std::min(1.0, o.clip / (result.norm + 1e-6));
-  for (int unit = 0; unit < static_cast<int>(state_.units().size()); ++unit) {
-    const UnitState& s = state_.state(unit);
-    if (!s.grad) continue;
-    for (const Segment& part : s.segments) {
-      const Parameter& p = *part.parameter;
-      backend_.ops().adamw(Lane::compute, {.grad = s.grad.span(part.at, part.count),
-                                           .master = s.master.span(part.at, part.count),
-                                           .m = s.m.span(part.at, part.count),
-                                           .v = s.v.span(part.at, part.count),
-                                           .weight = {},
-                                           .lr = lr,
-                                           .beta1 = o.beta1,
-                                           .beta2 = o.beta2,
-                                           .eps = o.eps,
-                                           .decay = p.decay ? o.weight_decay : 0.0,
-                                           .grad_scale = result.factor,
-                                           .step = step,
-                                           .seed = static_cast<std::uint64_t>(spec_.run.train.seed),
-                                           .parameter = p.id,
-                                           .from = part.from});
-    }
-  }
+  optimizer_.update(lr, result.factor, step);
   state_.zero_gradients();
   return result;
 }

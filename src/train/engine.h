@@ -13,6 +13,7 @@
 #include "parallel/grid.h"
 #include "parallel/sharded_state.h"
 #include "parallel/ulysses.h"
+#include "train/optimizer.h"
 
 namespace annulus {
 
@@ -56,6 +57,8 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
 
+  /// To be called once the masters hold their first values (random, or from a file).
+  void masters_filled() { optimizer_.masters_filled(); }
   /// Forward, loss and backward of one row; see Model::train_row.
   RowTotals micro(const LocalRow&, double scale, double aux_scale = 0);
   /// Forward and loss alone.
@@ -72,7 +75,9 @@ class Engine {
   /// whole and can be saved; gradients are not.
   void abandon();
 
-  std::int64_t host_bytes() const { return model_.host_bytes(); }  // pinned, once rows have run
+  std::int64_t host_bytes() const {  // pinned, once rows have run
+    return model_.host_bytes() + state_.host_bytes();
+  }
   ShardedState& state() { return state_; }
   Arena& arena() { return *arena_; }
   Backend& backend() { return backend_; }
@@ -86,6 +91,7 @@ class Engine {
   std::unique_ptr<Arena> arena_;
   EngineSpec spec_;
   ShardedState state_;
+  Optimizer optimizer_;
   ContextAttention attention_;
   Model model_;
 };

@@ -61,6 +61,7 @@ Layout plan_memory(const EngineSpec& spec, const Node& node, Place place, const 
                 std::make_unique<Arena>(dry->queue(), dry->memory()), spec, [] {});
   const LocalRow row = plain_row(spec);
   if (!spec.frozen) {
+    engine.masters_filled();
     engine.micro(row, 1.0);
     engine.update(0.0, 1);
   }
@@ -147,6 +148,14 @@ std::int64_t device_budget(const Backend& backend, double limit_gb) {
   return std::min(free, static_cast<std::int64_t>(limit_gb * 1e9) - backend.device_used_bytes() - kReserve);
 }
 
+/// Pinned bytes of the optimizer's state, with optimizer.offload.
+std::int64_t offloaded_state_bytes(const EngineSpec& spec, const Node& node) {
+  const auto dry = make_dry_backend(Place::device, nullptr);
+  Engine engine(*dry, make_loopback_groups(*dry, spec.grid, node, spec.run.parallel.shard),
+                std::make_unique<Arena>(dry->queue(), dry->memory()), spec, [] {});
+  return engine.state().host_bytes();
+}
+
 /// Pinned bytes of one layer's saved tensors: input, attention output, log-sum-exp.
 std::int64_t saved_bytes(const EngineSpec& s) {
   const std::int64_t T =
@@ -169,8 +178,10 @@ void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backen
   const std::string& mode = spec.run.memory.offload;
   const std::int64_t L = spec.model.L;
   const std::int64_t budget = device_budget(backend, spec.run.memory.limit);
-  const std::int64_t host = host_bytes_free() / 10 * 9 / node.local_size;
-  const std::int64_t host_layers = std::min(L, host / std::max<std::int64_t>(1, saved_bytes(spec)));
+  const std::int64_t state = offloaded_state_bytes(spec, node);
+  const std::int64_t host = host_bytes_free() / 10 * 9 / node.local_size - state;
+  const std::int64_t host_layers =
+      std::min(L, std::max<std::int64_t>(0, host) / std::max<std::int64_t>(1, saved_bytes(spec)));
   const auto needs = [&](std::int64_t layers) {
     spec.options.offload_layers = layers;
     return plan_memory(spec, node, Place::device, &backend.ops(), with_eval).total_bytes();
@@ -178,7 +189,7 @@ void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backen
   // The fewest layers whose offload makes the job fit; -1: not even all that the host can take.
   const auto fewest = [&] {
     std::int64_t low = mode == "all" ? L : 0, high = mode == "none" ? 0 : mode == "all" ? L : host_layers;
-    if (high > host_layers || needs(high) > budget) return std::int64_t{-1};
+    if (host < 0 || high > host_layers || needs(high) > budget) return std::int64_t{-1};
     while (low < high) {
       const std::int64_t mid = (low + high) / 2;
       if (needs(mid) <= budget)
@@ -201,11 +212,13 @@ void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backen
                       node.host + " needs " + gigabytes(needs(most)) +
                       " of the device with the saved tensors of " + std::to_string(most) + " of " +
                       std::to_string(L) + " layers on the host, and may take " + gigabytes(budget) +
-                      " (host memory: " + gigabytes(host) + " a rank, " + gigabytes(saved_bytes(spec)) +
+                      " (host memory: " + gigabytes(host + state) + " a rank, of which " + gigabytes(state) +
+                      " for the optimizer's state and " + gigabytes(saved_bytes(spec)) +
                       " a layer); use more ranks with a larger parallel.context, memory.offload=auto, "
-                      "optimizer.state=bf16, or a shorter data.sequence");
+                      "optimizer.offload=true, optimizer.state=bf16, or a shorter data.sequence");
   });
   spec.options.offload_layers = world.max(layers);
+  if (state > 0) say("the optimizer's state goes to pinned host memory, " + gigabytes(state) + " a rank");
   if (spec.options.offload_layers > 0)
     say("saved tensors of " + std::to_string(spec.options.offload_layers) + " of " + std::to_string(L) +
         " layers go to pinned host memory, " + gigabytes(spec.options.offload_layers * saved_bytes(spec)) +

@@ -108,6 +108,7 @@ RehearsalReport rehearse(Backend& real, const EngineSpec& spec, const Node& node
     Staging staging(backend);
     fill_repeating(engine.state(), staging);
   }
+  engine.masters_filled();
   const LocalRow row = random_row(spec, options.document);
   const double targets = static_cast<double>(row.target_count()) * spec.grid.context();
   report.flops = model_flops(spec.model, row.map.shape());

@@ -129,6 +129,7 @@ void Trainer::fill_weights(H5Reader* from, const std::string& from_path) {
   } else {
     fill_random(engine_->state(), staging, run_.train.seed, beat);
   }
+  engine_->masters_filled();
 }
 
 bool Trainer::more() const {

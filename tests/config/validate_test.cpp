@@ -69,8 +69,6 @@ const Bad kBad[] = {
      [](RunConfig& c) { c.optimizer.offload = true, c.device.kind = "cpu"; }},
     {"parallel.ulysses", "parallel.context=6",
      [](RunConfig& c) { c.parallel.context = 6, c.parallel.ulysses = 4; }},
-    {"optimizer.offload", "by this build",
-     [](RunConfig& c) { c.optimizer.offload = true, c.device.kind = "cuda"; }},
     {"memory.limit", "host memory", [](RunConfig& c) { c.memory.limit = 3, c.device.kind = "cpu"; }},
     {"parallel.context", "two tokens a rank",
      [](RunConfig& c) { c.parallel.context = 4, c.data.sequence = 7; }},

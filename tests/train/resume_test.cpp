@@ -119,6 +119,10 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_is_the_same_run,
   check_resume(runs, {2, 1}, {4, 4}, 3, straight, one, false);
   check_resume(runs, {4, 2}, {3, 1}, 5, straight, one, false);
   check_resume(runs, {4, 1}, {3, 3}, 2, straight, one, false);
+  // The optimizer's state on the host, then not, and the other way round.
+  const std::vector<std::string> away = {"--optimizer.offload", "true"};
+  check_resume(runs, {1, 1, away}, {1, 1}, 3, straight, one, true);
+  check_resume(runs, {4, 2}, {4, 2, away}, 3, "straight-4", four, true);
   // Heads cut over ranks, then the row, and the other way round.
   const std::vector<std::string> heads = {"--parallel.ulysses", "2"};
   check_resume(runs, {2, 2, heads}, {2, 2}, 3, straight, one, false);
