@@ -15,7 +15,7 @@ machine+='|libcuda\.so|libcudart|libcublas|libnvrtc|libnvJitLink|libnccl|libcudn
 command -v patchelf > /dev/null || { echo "bundle: patchelf is missing: apt-get install patchelf" >&2; exit 4; }
 
 rm -rf "$bundle"
-mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/annulus/tests"
+mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/annulus/tests" "$bundle/share/annulus/rates"
 
 programs=()
 for program in annulus tests/annulus_tests bench/annulus_bench; do
@@ -60,6 +60,7 @@ for library in "$bundle"/lib/*; do
 done
 
 cp -r "$here/tests/oracle" "$bundle/share/annulus/tests/"
+cp "$here"/bench/results/*.rates "$bundle/share/annulus/rates/"
 install -m 755 "$here/tests/check_gpu.sh" "$bundle/bin/"
 
 packed=$(tar -C "$bundle" -cz . | wc -c)

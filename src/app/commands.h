@@ -38,6 +38,7 @@ Exit run_export(Program&);
 Exit run_inspect(Program&);
 Exit run_info(Program&);
 Exit run_rehearse(Program&);
+Exit run_plan(Program&);
 
 /// What rank 0 prints.
 void say(const Program&, const std::string& line);
@@ -47,6 +48,12 @@ void say(const Program&, const std::string& line);
 std::vector<std::string> take_positionals(std::vector<std::string>& arguments);
 /// Usage error unless there are `count` arguments and no flags.
 void expect_arguments(const Program&, std::size_t count, const char* usage);
+/// Each takes `--name VALUE` (or `--name`) out of the arguments; `missing` when it is not there.
+std::int64_t take_number(std::vector<std::string>& arguments, const std::string& name, std::int64_t missing,
+                         std::int64_t least);
+double take_real(std::vector<std::string>& arguments, const std::string& name);  // above 0; 0 when missing
+std::string take_text(std::vector<std::string>& arguments, const std::string& name, const std::string& missing);
+bool take_flag(std::vector<std::string>& arguments, const std::string& name);
 /// True, after printing the config, when --print-config was given; the flag is removed from `arguments`
 /// before.
 bool take_print_config(std::vector<std::string>& arguments);

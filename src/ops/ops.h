@@ -107,6 +107,7 @@ struct AttentionBlock {
   std::int64_t q_at = 0, q_count = 0, q_position = 0;  // rows of q in this call; row position of the first
   std::int64_t k_at = 0, k_count = 0, k_position = 0;
   Cover cover = Cover::partial;
+  std::int64_t pairs = 0;  // visible ones; for estimates alone
 };
 
 /// Folds one visiting set of keys and values into the running softmax of all local queries:
