@@ -61,6 +61,9 @@ done
 
 cp -r "$here/tests/oracle" "$bundle/share/annulus/tests/"
 cp "$here"/bench/results/*.rates "$bundle/share/annulus/rates/"
+mkdir -p "$bundle/share/annulus/bench/results"  # the tests plan these
+cp -r "$here"/bench/models "$here"/bench/*.ini "$bundle/share/annulus/bench/"
+cp "$here"/bench/results/*.rates "$bundle/share/annulus/bench/results/"
 install -m 755 "$here/tests/check_gpu.sh" "$bundle/bin/"
 
 packed=$(tar -C "$bundle" -cz . | wc -c)

@@ -19,11 +19,7 @@ std::int64_t lse_bytes(const Tensor& q) {
 template <class Call>
 void DryOps::run(Lane lane, const Call& a) {
   check(a);
-  spend(lane, cost(a));
-}
-
-void DryOps::spend(Lane lane, const std::vector<Cost>& blocks) {
-  for (const Cost& c : blocks) queue_.spend(lane, c);
+  queue_.spend(lane, cost(a));
 }
 
 void DryOps::embed_fwd(Lane l, const EmbedFwd& a) {
@@ -52,14 +48,14 @@ void DryOps::qk_rope_bwd(Lane l, const QkRopeBwd& a) {
 }
 void DryOps::attention_fwd(Lane l, const AttentionFwd& a) {
   check(a, attention_fwd_bytes(a));
-  spend(l, cost(a));
+  queue_.spend(l, cost(a));
 }
 void DryOps::attention_delta(Lane l, const AttentionDelta& a) {
   run(l, a);
 }
 void DryOps::attention_bwd(Lane l, const AttentionBwd& a) {
   check(a, attention_bwd_bytes(a));
-  spend(l, cost(a));
+  queue_.spend(l, cost(a));
 }
 void DryOps::swiglu_fwd(Lane l, const SwigluFwd& a) {
   run(l, a);

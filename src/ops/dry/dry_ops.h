@@ -38,8 +38,6 @@ class DryOps : public Ops {
  private:
   template <class Call>
   void run(Lane, const Call&);
-  void spend(Lane lane, const Cost& c) { queue_.spend(lane, c); }
-  void spend(Lane, const std::vector<Cost>&);
 
   DryQueue& queue_;
   const Ops* sizes_;

@@ -59,6 +59,17 @@ void DryQueue::spend(Lane lane, const Cost& c) {
   run(lane, c.kind, rates_ == nullptr ? 0 : rates_->seconds(c), c.flops, c.bytes);
 }
 
+void DryQueue::spend(Lane lane, const std::vector<Cost>& parts) {
+  if (parts.empty()) return;
+  double seconds = 0, flops = 0, bytes = 0;
+  for (const Cost& c : parts) {
+    if (rates_ != nullptr) seconds += rates_->seconds(c);
+    flops += c.flops;
+    bytes += c.bytes;
+  }
+  run(lane, parts.front().kind, seconds, flops, bytes);
+}
+
 double DryQueue::pinned_rate(Lane lane, Lane other) {
   const bool both = clock(other) > std::max(clock(lane), host_);
   return rates_->number(both ? "pinned_both_gbs" : "pinned_gbs") * kGiga;

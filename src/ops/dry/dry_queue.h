@@ -42,8 +42,9 @@ class DryQueue final : public Queue {
   Stamp stamp(Lane) override;
   double seconds(Stamp from, Stamp to) override;
 
-  /// An operation of this cost.
+  /// An operation of this cost, or of these one after the other.
   void spend(Lane, const Cost&);
+  void spend(Lane, const std::vector<Cost>&);
   /// Waits for every lane; counts anew from there.
   DryTimes take();
 
