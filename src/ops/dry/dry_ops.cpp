@@ -1,4 +1,6 @@
 #include "ops/dry/dry_ops.h"
+#include <algorithm>
+#include <limits>
 #include "ops/check.h"
 
 namespace annulus {
@@ -8,6 +10,11 @@ namespace {
 /// block's gradients in T, unless they are the call's own, its log-sum-exp, and the library's own memory.
 bool by_library(const Tensor& q) {
   return q.dtype == DType::bf16 && (q.shape[2] == 64 || q.shape[2] == 128);
+}
+
+/// Rows of the largest block that the library takes: its offsets are 31-bit.
+std::int64_t library_rows(const Tensor& t) {
+  return std::min<std::int64_t>(t.shape[0], std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(1, t.stride()));
 }
 
 std::int64_t lse_bytes(const Tensor& q) {
@@ -93,9 +100,12 @@ std::int64_t DryOps::attention_bwd_bytes(const AttentionBwd& a) const {
     return static_cast<std::int64_t>(rates_->number(key) * static_cast<double>(elements));
   };
   const std::int64_t gradients = a.dq.dtype == a.q.dtype ? 0 : a.q.bytes() + 2 * a.k.bytes();
-  return gradients + lse_bytes(a.q) + library("scratch.attention_bwd.q", a.q.shape[0] * row) +
-         library("scratch.attention_bwd.k", a.k.shape[0] * row) +
-         library("scratch.attention_bwd.row", a.q.shape[0] * heads);
+  const std::int64_t queries = library_rows(a.q), keys = library_rows(a.k);
+  const std::int64_t largest = gradients + lse_bytes(a.q) + library("scratch.attention_bwd.q", queries * row) +
+                               library("scratch.attention_bwd.k", keys * row) +
+                               library("scratch.attention_bwd.row", queries * heads);
+  // Our own kernel, which takes the others, sums dQ in f32.
+  return gradients > 0 ? largest : std::max(largest, a.q.size() * bytes_of(DType::f32));
 }
 
 }  // namespace annulus
