@@ -54,6 +54,10 @@ std::int64_t take_number(std::vector<std::string>& arguments, const std::string&
 double take_real(std::vector<std::string>& arguments, const std::string& name);  // above 0; 0 when missing
 std::string take_text(std::vector<std::string>& arguments, const std::string& name, const std::string& missing);
 bool take_flag(std::vector<std::string>& arguments, const std::string& name);
+/// The config of the arguments, read and checked by every rank; an error that one rank alone meets (a file
+/// that its host does not see) is everybody's. Environment error unless all ranks run the same program with
+/// the same config. Collective.
+RunConfig take_config(Program&, Purpose);
 /// True, after printing the config, when --print-config was given; the flag is removed from `arguments`
 /// before.
 bool take_print_config(std::vector<std::string>& arguments);
