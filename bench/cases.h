@@ -29,7 +29,8 @@ struct Case {
                       // others: flop
   double seconds = 0;
   std::function<Work(Backend&, Pool&)> prepare;
-  /// What a rates file calls it (src/ops/dry/rates.h), and its size there: of attention; 0: whatever the size.
+  /// What a rates file calls it (src/ops/dry/rates.h), and its size there: of attention; 0: whatever the
+  /// size.
   std::string rate{};
   double rate_size = 0;
 };

@@ -85,7 +85,8 @@ Sizes sizes_of(const Options& options, bool cpu) {
 }
 
 /// Checks what the operation gives, times it, and checks once more what it left.
-bool run_case(Backend& backend, Pool& pool, const Case& c, const Limits& limits, bool quick, RatesFile& rates) {
+bool run_case(Backend& backend, Pool& pool, const Case& c, const Limits& limits, bool quick,
+              RatesFile& rates) {
   const Work work = c.prepare(backend, pool);
   if (work.before) work.before();
   work.run();

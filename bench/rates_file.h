@@ -7,8 +7,8 @@
 
 namespace annulus::bench {
 
-/// Lines that annulus plan reads (src/ops/dry/rates.h). What one device cannot measure (links, latency) keeps the
-/// figures that stand in rates_file.cpp, and says so.
+/// Lines that annulus plan reads (src/ops/dry/rates.h). What one device cannot measure (links, latency) keeps
+/// the figures that stand in rates_file.cpp, and says so.
 class RatesFile {
  public:
   /// Memory that is taken before anything was allocated counts as the libraries' own.

@@ -120,7 +120,8 @@ void CudaQueue::zero(Lane lane, const Tensor& t) {
 
 std::uint64_t* CudaQueue::begun(Lane lane) {
   if (begun_.data() == nullptr)
-    begun_ = DeviceBuffer(memory_, kLanes * static_cast<std::int64_t>(sizeof(std::uint64_t)), "transfers' clocks");
+    begun_ =
+        DeviceBuffer(memory_, kLanes * static_cast<std::int64_t>(sizeof(std::uint64_t)), "transfers' clocks");
   return static_cast<std::uint64_t*>(begun_.data()) + static_cast<int>(lane);
 }
 

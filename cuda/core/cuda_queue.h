@@ -44,7 +44,7 @@ class CudaQueue final : public Queue {
   std::uint64_t first_ = 1;  // the mark of slots_.front()
   std::int64_t max_pitch_ = 0;
   DeviceMemory memory_;
-  DeviceBuffer begun_;       // by lane: when its transfer began; made when first needed
+  DeviceBuffer begun_;        // by lane: when its transfer began; made when first needed
   std::deque<Event> stamps_;  // with a clock; the first stamps_used_ are given out
   std::size_t stamps_used_ = 0;
 };

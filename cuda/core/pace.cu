@@ -1,5 +1,5 @@
-// Transfers that take their time. No memory to speak of is moved; one thread of one block sleeps in slices, so
-// that the multiprocessor it stands on works on.
+// Transfers that take their time. No memory to speak of is moved; one thread of one block sleeps in slices,
+// so that the multiprocessor it stands on works on.
 #include "core/check.cuh"
 #include "core/pace.h"
 

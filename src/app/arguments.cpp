@@ -9,7 +9,8 @@ bool take_flag(std::vector<std::string>& arguments, const std::string& name) {
   return std::erase(arguments, name) > 0;
 }
 
-std::string take_text(std::vector<std::string>& arguments, const std::string& name, const std::string& missing) {
+std::string take_text(std::vector<std::string>& arguments, const std::string& name,
+                      const std::string& missing) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] != name) continue;
     if (i + 1 == arguments.size()) usage_error(name + " needs a value");
@@ -24,7 +25,8 @@ std::string take_text(std::vector<std::string>& arguments, const std::string& na
 namespace {
 
 template <class Number>
-Number read(const std::string& name, const std::string& text, const std::string& wanted, bool (*right)(Number)) {
+Number read(const std::string& name, const std::string& text, const std::string& wanted,
+            bool (*right)(Number)) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !right(value))
@@ -40,7 +42,8 @@ std::int64_t take_number(std::vector<std::string>& arguments, const std::string&
   const auto value = read<std::int64_t>(name, text, "a whole number from " + std::to_string(least) + " on",
                                         [](std::int64_t) { return true; });
   if (value < least && value != missing)
-    usage_error(name + " is \"" + text + "\": it must be a whole number from " + std::to_string(least) + " on");
+    usage_error(name + " is \"" + text + "\": it must be a whole number from " + std::to_string(least) +
+                " on");
   return value;
 }
 

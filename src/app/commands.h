@@ -52,7 +52,8 @@ void expect_arguments(const Program&, std::size_t count, const char* usage);
 std::int64_t take_number(std::vector<std::string>& arguments, const std::string& name, std::int64_t missing,
                          std::int64_t least);
 double take_real(std::vector<std::string>& arguments, const std::string& name);  // above 0; 0 when missing
-std::string take_text(std::vector<std::string>& arguments, const std::string& name, const std::string& missing);
+std::string take_text(std::vector<std::string>& arguments, const std::string& name,
+                      const std::string& missing);
 bool take_flag(std::vector<std::string>& arguments, const std::string& name);
 /// The config of the arguments, read and checked by every rank; an error that one rank alone meets (a file
 /// that its host does not see) is everybody's. Environment error unless all ranks run the same program with

@@ -26,7 +26,7 @@ std::string grouped(std::int64_t n) {
 }
 
 const char* lane_name(Lane lane) {
-  constexpr const char* names[kLanes] = {"compute",          "ring of keys and values", "gathering weights",
+  constexpr const char* names[kLanes] = {"compute",           "ring of keys and values", "gathering weights",
                                          "summing gradients", "dispatch to experts",     "copies to the host",
                                          "copies back"};
   return names[static_cast<int>(lane)];
@@ -51,15 +51,17 @@ double overhead_gb(const PlanDevice& d) {
 }
 
 double mfu(const Plan& p, const PlanDevice& d) {
-  return p.forecast.flops / p.forecast.seconds() / p.spec.grid.world / (d.rates->number("peak_tflops") * kTera);
+  return p.forecast.flops / p.forecast.seconds() / p.spec.grid.world /
+         (d.rates->number("peak_tflops") * kTera);
 }
 
 std::string heading(const Plan& p, const PlanDevice& d, const std::string& rates_path) {
   const Grid& g = p.spec.grid;
-  std::string text = line("%s, %.2f billion parameters; rank %d of %d: %d data group(s) of a ring of %d x %d heads' ranks; %d node(s)",
-                          p.spec.model.model_type.c_str(), static_cast<double>(parameters(p.spec.model)) / kGiga,
-                          g.rank, g.world, g.data, g.ring, g.ulysses,
-                          (g.world + p.node.local_size - 1) / p.node.local_size);
+  std::string text = line(
+      "%s, %.2f billion parameters; rank %d of %d: %d data group(s) of a ring of %d x %d heads' ranks; %d "
+      "node(s)",
+      p.spec.model.model_type.c_str(), static_cast<double>(parameters(p.spec.model)) / kGiga, g.rank, g.world,
+      g.data, g.ring, g.ulysses, (g.world + p.node.local_size - 1) / p.node.local_size);
   text += line("%s tokens a row, %s a step in %s micro-step(s) of each rank",
                grouped(p.spec.run.data.sequence).c_str(), grouped(p.forecast.tokens).c_str(),
                grouped(p.forecast.micro_steps).c_str());
@@ -96,8 +98,8 @@ std::string work_table(const Plan& p, bool timed) {
   std::string text = "\nwork of a rank, a step          calls      TFLOP         GB";
   text += timed ? "          ms\n" : "\n";
   for (const auto& [kind, s] : sorted) {
-    std::string row = line("  %-22s %12s %10.1f %10.2f", kind.c_str(), grouped(s.calls).c_str(), s.flops / kTera,
-                           s.bytes / kGiga);
+    std::string row = line("  %-22s %12s %10.1f %10.2f", kind.c_str(), grouped(s.calls).c_str(),
+                           s.flops / kTera, s.bytes / kGiga);
     if (timed) row = row.substr(0, row.size() - 1) + line(" %11.2f", s.seconds / kMilli);
     text += row;
   }
@@ -138,9 +140,9 @@ std::string plan_text(const Plan& p, const PlanDevice& d, const std::string& rat
   if (timed) {
     const double t = p.forecast.seconds(), tokens = static_cast<double>(p.forecast.tokens);
     text += lane_table(p);
-    text += line("\nstep %.3f s, %.0f tokens/s, %.0f tokens/s a rank, %.1f model TFLOP/s a rank, MFU %.1f %%", t,
-                 tokens / t, tokens / t / p.spec.grid.world, p.forecast.flops / t / p.spec.grid.world / kTera,
-                 100 * mfu(p, d));
+    text += line("\nstep %.3f s, %.0f tokens/s, %.0f tokens/s a rank, %.1f model TFLOP/s a rank, MFU %.1f %%",
+                 t, tokens / t, tokens / t / p.spec.grid.world,
+                 p.forecast.flops / t / p.spec.grid.world / kTera, 100 * mfu(p, d));
     if (!d.rates->unknown().empty()) {
       text += "not in the rates file, taken at the rate of a copy or a matmul:";
       for (const std::string& name : d.rates->unknown()) text += " " + name;
@@ -159,7 +161,8 @@ std::string plan_json(const Plan& p, const PlanDevice& d) {
   j["ranks"] = p.spec.grid.world;
   j["sequence"] = p.spec.run.data.sequence;
   j["tokens"] = f.tokens;
-  for (int r = 0; r < kRegions; ++r) j["region_bytes"][name_of(static_cast<Region>(r))] = f.layout.region_bytes[r];
+  for (int r = 0; r < kRegions; ++r)
+    j["region_bytes"][name_of(static_cast<Region>(r))] = f.layout.region_bytes[r];
   j["arena_bytes"] = f.layout.total_bytes();
   j["device_bytes"] = f.layout.total_bytes() + static_cast<std::int64_t>(overhead_gb(d) * kGiga);
   j["pinned_bytes"] = f.pinned_bytes;
@@ -187,10 +190,11 @@ std::string shortage(const Plan& p, const std::vector<std::string>& levers) {
   const std::int64_t needs = p.forecast.layout.total_bytes();
   const std::int64_t host_needs = p.spec.options.offload_layers == 0 ? 0 : p.forecast.pinned_bytes;
   char text[512];
-  std::snprintf(text, sizeof text,
-                "the job does not fit: a rank needs %.2f GB and may take %.2f GB, %.2f GB too much, with %.2f GB of "
-                "pinned host memory; ",
-                gb(needs), gb(p.budget.device), gb(needs - p.budget.device), gb(host_needs));
+  std::snprintf(
+      text, sizeof text,
+      "the job does not fit: a rank needs %.2f GB and may take %.2f GB, %.2f GB too much, with %.2f GB of "
+      "pinned host memory; ",
+      gb(needs), gb(p.budget.device), gb(needs - p.budget.device), gb(host_needs));
   std::string sentence = text;
   if (levers.empty())
     return sentence + "no lever makes it fit: take a shorter data.sequence or a smaller model";

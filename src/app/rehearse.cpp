@@ -43,8 +43,9 @@ Exit run_rehearse(Program& program) {
   constexpr int kAlone = 1, kRanksPerNode = 8;
   Node node = pretended_node(rank, ranks, per_node > 0 ? static_cast<int>(per_node) : kRanksPerNode);
   node.host = program.node.host;
-  fit_memory(spec, program.world, node, *backend, false,
-             [&](const std::string& text) { say(program, text); }, kAlone);
+  fit_memory(
+      spec, program.world, node, *backend, false, [&](const std::string& text) { say(program, text); },
+      kAlone);
   options.links = pretended_links(pretended, nullptr);
   const RehearsalReport report = rehearse(*backend, spec, node, options);
   say(program, describe(report, spec, backend->peak_flops()));

@@ -135,8 +135,8 @@ class LoopbackComm : public Comm {
       if (r < rank_) ++part_rank;
       nodes.push_back(paths_.nodes()[static_cast<std::size_t>(r)]);
     }
-    return std::make_unique<LoopbackComm>(queue_, part_rank, Paths(std::move(nodes), paths_.links()), traffic_,
-                                          scale_);
+    return std::make_unique<LoopbackComm>(queue_, part_rank, Paths(std::move(nodes), paths_.links()),
+                                          traffic_, scale_);
   }
 
  private:
@@ -205,8 +205,8 @@ std::int64_t Traffic::total() const {
 
 std::unique_ptr<Comm> make_loopback_comm(Queue& queue, int rank, int size, Traffic* traffic, Scale scale) {
   need(size >= 1, "loopback group: no members");
-  return std::make_unique<LoopbackComm>(queue, rank, Paths(std::vector<int>(static_cast<std::size_t>(size), 0), {}),
-                                        traffic, std::move(scale));
+  return std::make_unique<LoopbackComm>(
+      queue, rank, Paths(std::vector<int>(static_cast<std::size_t>(size), 0), {}), traffic, std::move(scale));
 }
 
 std::unique_ptr<Comm> make_loopback_comm(Queue& queue, int rank, std::vector<int> nodes, Traffic* traffic,

@@ -47,12 +47,12 @@ ModelConfig parse_model_config(const std::string& json, const std::string& where
 
 struct ModelSection;
 struct RunConfig;
-/// config.json with the run's model.rope.* keys written into it, in whichever of the two places the file uses,
-/// so that an exported folder computes the same.
+/// config.json with the run's model.rope.* keys written into it, in whichever of the two places the file
+/// uses, so that an exported folder computes the same.
 std::string with_overrides(const std::string& json, const ModelSection&, const std::string& where);
 
-/// Whether the positions of the run's longest document are among those that the model can tell apart. Returns a
-/// warning, with the figures, or nothing; usage error where the run itself stretches them, and not enough.
+/// Whether the positions of the run's longest document are among those that the model can tell apart. Returns
+/// a warning, with the figures, or nothing; usage error where the run itself stretches them, and not enough.
 std::string check_positions(const ModelConfig&, const RunConfig&);
 
 struct RopeFrequencies {

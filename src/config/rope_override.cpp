@@ -63,9 +63,12 @@ std::string check_positions(const ModelConfig& c, const RunConfig& run) {
   const auto stretched =
       static_cast<std::int64_t>(c.rope.factor * static_cast<double>(c.rope.original_positions));
   const bool own = !run.model.rope_type.empty() || run.model.rope_factor != 0;
-  const std::int64_t reach = !scaled ? c.max_positions : own ? stretched : std::max(c.max_positions, stretched);
+  const std::int64_t reach = !scaled ? c.max_positions
+                             : own   ? stretched
+                                     : std::max(c.max_positions, stretched);
   if (longest <= reach) return {};
-  const std::string figures = "documents of up to " + std::to_string(longest) + " tokens (data.sequence) go beyond the ";
+  const std::string figures =
+      "documents of up to " + std::to_string(longest) + " tokens (data.sequence) go beyond the ";
   if (!scaled)
     return "warning: " + figures + std::to_string(reach) +
            " positions that the model was trained on; later ones look alike to it: stretch them with "
@@ -74,8 +77,9 @@ std::string check_positions(const ModelConfig& c, const RunConfig& run) {
            " and model.rope.original_positions=" + std::to_string(reach);
   const std::string needed = shortest(static_cast<double>(
       (longest + c.rope.original_positions - 1) / std::max<std::int64_t>(1, c.rope.original_positions)));
-  const std::string what = figures + std::to_string(reach) + " positions that " + c.rope.type + " with factor " +
-                           shortest(c.rope.factor) + " of " + std::to_string(c.rope.original_positions) +
+  const std::string what = figures + std::to_string(reach) + " positions that " + c.rope.type +
+                           " with factor " + shortest(c.rope.factor) + " of " +
+                           std::to_string(c.rope.original_positions) +
                            " positions stretches to; give model.rope.factor=" + needed + " or shorter rows";
   if (own) usage_error(what);
   return "warning: " + what;

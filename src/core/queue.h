@@ -20,7 +20,8 @@ struct Stamp {
 };
 
 /// One per backend; Ops and Comm share it. cuda: streams and events; cpu: everything has happened when the
-/// call returns; dry: nothing happens, and a clock per lane says when it would have. Called from one host thread.
+/// call returns; dry: nothing happens, and a clock per lane says when it would have. Called from one host
+/// thread.
 class Queue {
  public:
   virtual ~Queue() = default;
@@ -32,8 +33,8 @@ class Queue {
   virtual void copy(Lane, const Tensor& from, const Tensor& to) = 0;
   virtual void zero(Lane, const Tensor&) = 0;  // rows may be strided
 
-  /// What is queued on the lane between these two calls takes `seconds` there at least: so pretended transfers
-  /// take the time of real ones. Pairs are not nested.
+  /// What is queued on the lane between these two calls takes `seconds` there at least: so pretended
+  /// transfers take the time of real ones. Pairs are not nested.
   virtual void begin_transfer(Lane) {}
   virtual void end_transfer(Lane, double /*seconds*/) {}
 

@@ -41,8 +41,8 @@ std::vector<Cost> attends(const char* kind, const char* rate, std::span<const At
     const double pairs = number(b.pairs), queries = number(std::max<std::int64_t>(1, b.q_count));
     const char* cover = b.cover == Cover::full ? ".full" : b.cover == Cover::causal ? ".causal" : ".partial";
     // Of a full block the side of the square that has as many pairs, of a causal one its own side.
-    const double size = b.cover == Cover::partial ? pairs / queries
-                                                  : std::sqrt(b.cover == Cover::causal ? 2 * pairs : pairs);
+    const double size =
+        b.cover == Cover::partial ? pairs / queries : std::sqrt(b.cover == Cover::causal ? 2 * pairs : pairs);
     all.push_back({kind, std::string(rate) + cover, flops_a_pair * pairs, 0, size});
   }
   return all;

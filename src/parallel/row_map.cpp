@@ -22,7 +22,8 @@ std::int64_t pairs_across(std::int64_t from, std::int64_t to, std::int64_t begin
                           std::int64_t window) {
   if (window == 0) return (to - from) * (end - begin);
   // Queries below `bend` see all keys; from there on each sees one fewer than the one before, down to none.
-  const std::int64_t bend = std::clamp(begin + window, from, to), stop = std::clamp(end + window - 1, bend, to);
+  const std::int64_t bend = std::clamp(begin + window, from, to),
+                     stop = std::clamp(end + window - 1, bend, to);
   const std::int64_t some = stop - bend;
   return (bend - from) * (end - begin) + some * (end + window - 1 - bend) - triangle(some - 1);
 }

@@ -84,8 +84,8 @@ Groups make_loopback_groups(Backend& backend, const Grid& grid, const Node& node
   const auto group = [&](int rank, int size, int first, int stride) {
     std::vector<int> nodes;
     for (int i = 0; i < size; ++i) nodes.push_back((first + i * stride) / node.local_size);
-    return backend.device_comm(make_loopback_comm(backend.queue(), rank, std::move(nodes), pretence.traffic,
-                                                  pretence.links));
+    return backend.device_comm(
+        make_loopback_comm(backend.queue(), rank, std::move(nodes), pretence.traffic, pretence.links));
   };
   const int row = grid.data_index * grid.context();  // first rank of those that share the row
   Groups g;

@@ -157,7 +157,8 @@ std::int64_t layers_on_host(const EngineSpec& s, const MemoryBudget& budget) {
   return std::min(s.model.L, budget.host / std::max<std::int64_t>(1, saved_bytes(s)));
 }
 
-std::int64_t device_bytes(EngineSpec s, std::int64_t layers, const Node& node, const Ops* sizes, bool with_eval) {
+std::int64_t device_bytes(EngineSpec s, std::int64_t layers, const Node& node, const Ops* sizes,
+                          bool with_eval) {
   s.options.offload_layers = layers;
   return plan_memory(s, node, Place::device, sizes, with_eval).total_bytes();
 }
@@ -205,13 +206,14 @@ void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backen
   agreed(world, "fitting the device's memory", [&] {
     if (!failed) return;
     const std::int64_t most = spec.run.memory.offload == "none" ? 0 : layers_on_host(spec, budget);
-    environment_error("the job does not fit: rank " + std::to_string(spec.grid.rank) + " on host " +
-                      node.host + " needs " + gigabytes(device_bytes(spec, most, node, &backend.ops(), with_eval)) +
-                      " of the device with the saved tensors of " + std::to_string(most) + " of " +
-                      std::to_string(L) + " layers on the host, and may take " + gigabytes(budget.device) +
-                      " (host memory: " + gigabytes(budget.host) + " a rank, " + gigabytes(saved_bytes(spec)) +
-                      " a layer); use more ranks with a larger parallel.context, memory.offload=auto, "
-                      "optimizer.state=bf16, or a shorter data.sequence");
+    environment_error(
+        "the job does not fit: rank " + std::to_string(spec.grid.rank) + " on host " + node.host + " needs " +
+        gigabytes(device_bytes(spec, most, node, &backend.ops(), with_eval)) +
+        " of the device with the saved tensors of " + std::to_string(most) + " of " + std::to_string(L) +
+        " layers on the host, and may take " + gigabytes(budget.device) +
+        " (host memory: " + gigabytes(budget.host) + " a rank, " + gigabytes(saved_bytes(spec)) +
+        " a layer); use more ranks with a larger parallel.context, memory.offload=auto, "
+        "optimizer.state=bf16, or a shorter data.sequence");
   });
   spec.options.offload_layers = world.max(layers);
   if (spec.options.offload_layers > 0)

@@ -86,18 +86,20 @@ Levers levers_of(const ModelConfig& model, const RunConfig& run) {
   constexpr std::int64_t kLossTile = 512, kMlpTile = 2048;
   const auto named = [](const char* key, std::int64_t n) { return key + std::to_string(n); };
   const std::int64_t groups = std::max<std::int64_t>(1, model.G / run.parallel.ulysses);
-  return {{named("memory.loss_tile=", kLossTile), [](Job& j) { return lower(j.run.memory.loss_tile, kLossTile); }},
-          {"memory.recompute=layer", [](Job& j) { return set(j.run.memory.recompute, "layer"); }},
-          {"memory.offload=auto",
-           [](Job& j) { return j.run.memory.offload == "none" && set(j.run.memory.offload, "auto"); }},
-          {named("memory.mlp_tile=", kMlpTile), [](Job& j) { return lower(j.run.memory.mlp_tile, kMlpTile); }},
-          {"parallel.shard=world", [](Job& j) { return set(j.run.parallel.shard, "world"); }},
-          {named("memory.attention_groups=", groups),
-           [groups](Job& j) { return set(j.run.memory.attention_groups, groups); }},
-          {"optimizer.offload=true", [](Job& j) { return set(j.run.optimizer.offload, true); }},
-          {"memory.keep_attention=false", [](Job& j) { return set(j.run.memory.keep_attention, "false"); }},
-          {"optimizer.gradients=bf16", [](Job& j) { return set(j.run.optimizer.gradients, "bf16"); }},
-          {"optimizer.state=bf16", [](Job& j) { return set(j.run.optimizer.state, "bf16"); }}};
+  return {
+      {named("memory.loss_tile=", kLossTile),
+       [](Job& j) { return lower(j.run.memory.loss_tile, kLossTile); }},
+      {"memory.recompute=layer", [](Job& j) { return set(j.run.memory.recompute, "layer"); }},
+      {"memory.offload=auto",
+       [](Job& j) { return j.run.memory.offload == "none" && set(j.run.memory.offload, "auto"); }},
+      {named("memory.mlp_tile=", kMlpTile), [](Job& j) { return lower(j.run.memory.mlp_tile, kMlpTile); }},
+      {"parallel.shard=world", [](Job& j) { return set(j.run.parallel.shard, "world"); }},
+      {named("memory.attention_groups=", groups),
+       [groups](Job& j) { return set(j.run.memory.attention_groups, groups); }},
+      {"optimizer.offload=true", [](Job& j) { return set(j.run.optimizer.offload, true); }},
+      {"memory.keep_attention=false", [](Job& j) { return set(j.run.memory.keep_attention, "false"); }},
+      {"optimizer.gradients=bf16", [](Job& j) { return set(j.run.optimizer.gradients, "bf16"); }},
+      {"optimizer.state=bf16", [](Job& j) { return set(j.run.optimizer.state, "bf16"); }}};
 }
 
 /// A row over twice as many ranks, four times as many, ...
@@ -106,12 +108,13 @@ Levers more_ranks(const RunConfig& run, const PlanOptions& options) {
   for (int more = 2; options.ranks * more <= kMostRanks; more *= 2) {
     const int ranks = options.ranks * more;
     const std::int64_t context = run.parallel.context * more;
-    levers.push_back({"parallel.context=" + std::to_string(context) + " on " + std::to_string(ranks) + " ranks",
-                      [ranks, context](Job& j) {
-                        j.options.ranks = ranks;
-                        j.run.parallel.context = context;
-                        return true;
-                      }});
+    levers.push_back(
+        {"parallel.context=" + std::to_string(context) + " on " + std::to_string(ranks) + " ranks",
+         [ranks, context](Job& j) {
+           j.options.ranks = ranks;
+           j.run.parallel.context = context;
+           return true;
+         }});
   }
   return levers;
 }
@@ -140,7 +143,7 @@ Node pretended_node(int rank, int ranks, int ranks_per_node) {
 Links pretended_links(const PlanOptions& o, const Rates* rates) {
   const auto rated = [&](const char* key) { return rates == nullptr ? 0 : rates->number(key); };
   const double near = o.bandwidth_gbs > 0 ? o.bandwidth_gbs : rated("link_gbs");
-  const double far = o.network_gbs > 0 ? o.network_gbs
+  const double far = o.network_gbs > 0     ? o.network_gbs
                      : o.bandwidth_gbs > 0 ? o.bandwidth_gbs
                                            : rated("network_gbs");
   return {.near = near * kGiga, .far = far * kGiga, .latency = rated("latency_us") * kMicro};
@@ -149,8 +152,8 @@ Links pretended_links(const PlanOptions& o, const Rates* rates) {
 Plan make_plan(const RunConfig& run, const ModelConfig& model, const PlanDevice& device,
                const PlanOptions& options) {
   Plan plan = lay_out({run, options}, model, device);
-  plan.forecast = forecast(plan.spec, plan.node, device.place, device.sizes, device.rates, plan.links,
-                           options.document);
+  plan.forecast =
+      forecast(plan.spec, plan.node, device.place, device.sizes, device.rates, plan.links, options.document);
   return plan;
 }
 

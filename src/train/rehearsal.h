@@ -31,7 +31,8 @@ struct RehearsalReport {
   double median() const;
 };
 
-/// `node`: where the rank would stand in the pretended job. Environment error when the job does not fit the device; error when the loss is not finite.
+/// `node`: where the rank would stand in the pretended job. Environment error when the job does not fit the
+/// device; error when the loss is not finite.
 RehearsalReport rehearse(Backend&, const EngineSpec&, const Node&, const RehearsalOptions&);
 
 /// The report as lines for a person: s/step, tokens/s, MFU, GB, and where the time goes.

@@ -159,8 +159,9 @@ BOOST_AUTO_TEST_CASE(pretended_transfers_take_as_long_as_their_links) {
   const auto pair = far->split_by([](int rank) { return rank / 2; });
   BOOST_TEST(pair->size() == 2);
   std::vector<float> two(6);
-  BOOST_TEST(took(*pair, [&](Comm& g) { g.all_gather(Lane::gather, view(mine), view(two)); }) == 1 + 12 / 100.0,
-             close);
+  BOOST_TEST(
+      took(*pair, [&](Comm& g) { g.all_gather(Lane::gather, view(mine), view(two)); }) == 1 + 12 / 100.0,
+      close);
   // Without links, and alone, a transfer takes as long as its copies.
   const auto free = make_loopback_comm(log, 0, 6);
   BOOST_TEST(took(*free, shift) == 0);

@@ -11,12 +11,15 @@ using boost::test_tools::tolerance;
 
 namespace {
 
-// A copy moves 1 GB/s, pinned copies half of that and a quarter when both ways are busy; calls cost the host a
-// millisecond.
+// A copy moves 1 GB/s, pinned copies half of that and a quarter when both ways are busy; calls cost the host
+// a millisecond.
 const Rates kRates = Rates::parse(
-    "device D\npeak_tflops 1\ndevice_gb 1\nstart_gb 0\nlater_gb 0\nranks_per_node 1\ncopy_gbs 1\npinned_gbs 0.5\n"
-    "pinned_both_gbs 0.25\nlink_gbs 1\nnetwork_gbs 1\nlatency_us 0\nlaunch_us 1000\nscratch.attention_bwd.q 0\n"
-    "scratch.attention_bwd.k 0\nscratch.attention_bwd.row 0\ntflops.matmul 0.001\ntflops.attention_fwd.full 1\n"
+    "device D\npeak_tflops 1\ndevice_gb 1\nstart_gb 0\nlater_gb 0\nranks_per_node 1\ncopy_gbs 1\npinned_gbs "
+    "0.5\n"
+    "pinned_both_gbs 0.25\nlink_gbs 1\nnetwork_gbs 1\nlatency_us 0\nlaunch_us 1000\nscratch.attention_bwd.q "
+    "0\n"
+    "scratch.attention_bwd.k 0\nscratch.attention_bwd.row 0\ntflops.matmul 0.001\ntflops.attention_fwd.full "
+    "1\n"
     "tflops.attention_fwd.causal 1\ntflops.attention_fwd.partial 1\ntflops.attention_bwd.full 1\n"
     "tflops.attention_bwd.causal 1\ntflops.attention_bwd.partial 1\n",
     "test");
@@ -53,7 +56,8 @@ BOOST_AUTO_TEST_CASE(dry_lanes_run_side_by_side_and_wait_for_marks) {
   BOOST_TEST(t.busy[static_cast<int>(Lane::compute)] == 2.5, tolerance(1e-9));
   BOOST_TEST(t.busy[static_cast<int>(Lane::in)] == 2.0, tolerance(1e-9));
   BOOST_TEST(t.waited_for[static_cast<int>(Lane::in)] == 0.499, tolerance(1e-9));
-  BOOST_TEST(t.waited_for[static_cast<int>(Lane::compute)] == 0.001, tolerance(1e-9));  // the first call's launch
+  BOOST_TEST(t.waited_for[static_cast<int>(Lane::compute)] == 0.001,
+             tolerance(1e-9));  // the first call's launch
   BOOST_TEST((t.kinds.at("matmul").calls == 2 && t.kinds.at("matmul").flops == 2.5e9));
   BOOST_TEST(t.kinds.at("copies from the host").bytes == 1e9);
   BOOST_TEST(q.take().seconds == 0.0);
@@ -81,10 +85,12 @@ BOOST_AUTO_TEST_CASE(dry_transfers_take_their_time_whatever_they_copy) {
 }
 
 BOOST_AUTO_TEST_CASE(tiles_of_a_dry_loop_count_as_often_as_they_are) {
-  const auto walk = [](Queue& q, std::int64_t count, std::int64_t tile, const std::function<void(Tile)>& turn) {
+  const auto walk = [](Queue& q, std::int64_t count, std::int64_t tile,
+                       const std::function<void(Tile)>& turn) {
     for (const Tile t : Tiles(q, count, tile)) turn(t);
   };
-  for (const auto [count, tile] : {std::pair<std::int64_t, std::int64_t>{103, 10}, {100, 10}, {7, 10}, {1, 1}, {0, 3}}) {
+  for (const auto [count, tile] :
+       {std::pair<std::int64_t, std::int64_t>{103, 10}, {100, 10}, {7, 10}, {1, 1}, {0, 3}}) {
     // A queue that does not repeat sees every tile, once, in order.
     CpuQueue plain;
     std::int64_t next = 0, turns = 0;

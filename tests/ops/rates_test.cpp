@@ -10,8 +10,10 @@ using test::check_refused;
 namespace {
 
 const std::string kLines =
-    "device A device   # two words\npeak_tflops 1000\ndevice_gb 100\nstart_gb 1\nlater_gb 0.5\nranks_per_node 4\n"
-    "copy_gbs 2000\npinned_gbs 50\npinned_both_gbs 40\nlink_gbs 300\nnetwork_gbs 25\nlatency_us 0\nlaunch_us 0\n"
+    "device A device   # two words\npeak_tflops 1000\ndevice_gb 100\nstart_gb 1\nlater_gb "
+    "0.5\nranks_per_node 4\n"
+    "copy_gbs 2000\npinned_gbs 50\npinned_both_gbs 40\nlink_gbs 300\nnetwork_gbs 25\nlatency_us 0\nlaunch_us "
+    "0\n"
     "scratch.attention_bwd.q 4\nscratch.attention_bwd.k 2\nscratch.attention_bwd.row 1\n"
     "tflops.matmul 100\ntflops.attention_fwd.full 1000 10\ntflops.attention_fwd.full 100000 30\n"
     "tflops.attention_fwd.causal 20\ntflops.attention_fwd.partial 5\ntflops.attention_bwd.full 20\n"

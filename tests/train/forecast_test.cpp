@@ -28,9 +28,9 @@ const Rates& h200() {
   return rates;
 }
 
-const std::vector<std::string> kMillion = {
-    "--parallel.context", "8",   "--data.sequence",       "1048576", "--optimizer.state", "f32",
-    "--optimizer.gradients", "f32", "--memory.offload", "all"};
+const std::vector<std::string> kMillion = {"--parallel.context", "8",   "--data.sequence",       "1048576",
+                                           "--optimizer.state",  "f32", "--optimizer.gradients", "f32",
+                                           "--memory.offload",   "all"};
 
 Plan plan_of(const RunConfig& run, const PlanOptions& options) {
   return make_plan(run, model_config_of(run), {.rates = &h200()}, options);
@@ -129,9 +129,7 @@ BOOST_AUTO_TEST_CASE(plans_agree_with_what_was_measured_on_an_h200) {
 
 BOOST_AUTO_TEST_CASE(what_hides_and_what_shows_follows_the_links) {
   const RunConfig run = bench_run("qwen3-8b", kMillion);
-  const auto seconds = [&](double gbs) {
-    return plan_of(run, {.ranks = 8, .bandwidth_gbs = gbs}).forecast;
-  };
+  const auto seconds = [&](double gbs) { return plan_of(run, {.ranks = 8, .bandwidth_gbs = gbs}).forecast; };
   const Forecast fast = seconds(350), slow = seconds(5), crawl = seconds(0.5);
   // 541 GB a rank behind 250 s of attention: hidden at 5 GB/s, the bound at half a GB/s.
   BOOST_TEST(fast.waited_for(Lane::ring) < 0.5);
@@ -142,8 +140,7 @@ BOOST_AUTO_TEST_CASE(what_hides_and_what_shows_follows_the_links) {
   BOOST_TEST(fast.traffic.total() == crawl.traffic.total());
   // Rows of short documents need neither the work nor, mostly, the travelling.
   EngineSpec spec = plan_of(run, {.ranks = 8}).spec;
-  const Forecast packed =
-      forecast(spec, pretended_node(0, 8, 8), Place::device, nullptr, &h200(), {}, 2048);
+  const Forecast packed = forecast(spec, pretended_node(0, 8, 8), Place::device, nullptr, &h200(), {}, 2048);
   BOOST_TEST(packed.seconds() < fast.seconds() / 5);
   BOOST_TEST(packed.layout.total_bytes() == fast.layout.total_bytes());
 }
@@ -168,7 +165,8 @@ BOOST_AUTO_TEST_CASE(a_plan_that_does_not_fit_names_levers_that_make_it_fit) {
     const std::vector<std::string> found = levers_that_fit(run, model, device, options);
     for (const std::string& lever : found) {
       const std::size_t cut = lever.find('=');
-      flags.insert(flags.end(), {"--" + lever.substr(0, cut), lever.substr(cut + 1, lever.find(' ') - cut - 1)});
+      flags.insert(flags.end(),
+                   {"--" + lever.substr(0, cut), lever.substr(cut + 1, lever.find(' ') - cut - 1)});
     }
     if (!found.empty() && found.back().find("ranks") == std::string::npos)
       BOOST_TEST(plan_of(bench_run("qwen3-8b", flags), options).fits);
@@ -177,8 +175,9 @@ BOOST_AUTO_TEST_CASE(a_plan_that_does_not_fit_names_levers_that_make_it_fit) {
   using Names = std::vector<std::string>;
   BOOST_TEST((levers({"--data.sequence", "131072"}, {}) == Names{"memory.offload=auto"}));
   // With little host memory the saved tensors have to shrink as well, or the state.
-  const Names small = levers({"--data.sequence", "1048576", "--parallel.context", "8", "--memory.limit", "40"},
-                             {.ranks = 8, .host_gb = 64});
+  const Names small =
+      levers({"--data.sequence", "1048576", "--parallel.context", "8", "--memory.limit", "40"},
+             {.ranks = 8, .host_gb = 64});
   BOOST_TEST(!small.empty());
   const Names more = levers({"--memory.limit", "20"}, {});
   BOOST_TEST_REQUIRE(more.size() == 1u);
@@ -193,11 +192,11 @@ BOOST_AUTO_TEST_CASE(tables_and_json_tell_the_same) {
   const Plan plan = plan_of(run, {.ranks = 8});
   const PlanDevice device{.rates = &h200()};
   const std::string text = plan_text(plan, device, "h200.rates"), json = plan_json(plan, device);
-  for (const char* part : {"rank 0 of 8", "1,048,576 tokens a row", "NVIDIA H200", "saved", "pinned host memory",
-                           "attention backward", "reduce-scatter", "exposed", "MFU"})
+  for (const char* part : {"rank 0 of 8", "1,048,576 tokens a row", "NVIDIA H200", "saved",
+                           "pinned host memory", "attention backward", "reduce-scatter", "exposed", "MFU"})
     BOOST_TEST(text.find(part) != std::string::npos, part);
-  for (const char* part : {"\"fits\":true", "\"ranks\":8", "step_seconds", "\"attention backward\"",
-                           "\"arena_bytes\":" })
+  for (const char* part :
+       {"\"fits\":true", "\"ranks\":8", "step_seconds", "\"attention backward\"", "\"arena_bytes\":"})
     BOOST_TEST(json.find(part) != std::string::npos, part);
   BOOST_TEST(json.find(std::to_string(plan.forecast.layout.total_bytes())) != std::string::npos);
   // On a CPU: memory alone.
@@ -217,9 +216,12 @@ BOOST_AUTO_TEST_CASE(paced_transfers_show_in_a_rehearsal) {
   const EngineSpec spec = make_spec(model_config_of(run), run, make_grid(1, 4, 4, 1), DType::f32);
   const Forecast f = forecast(spec, node, Place::host, &cpu->ops(), nullptr, {}, 0);
   const double rate = static_cast<double>(f.traffic.total()) / 0.4;  // all of it would take 0.4 s
-  const RehearsalReport r = rehearse(
-      *cpu, spec, node,
-      {.warmup = 0, .steps = 1, .document = 0, .profile = true, .links = {.near = rate, .far = rate, .latency = 0}});
+  const RehearsalReport r = rehearse(*cpu, spec, node,
+                                     {.warmup = 0,
+                                      .steps = 1,
+                                      .document = 0,
+                                      .profile = true,
+                                      .links = {.near = rate, .far = rate, .latency = 0}});
   BOOST_TEST(r.median() > 0.1);
   BOOST_TEST_REQUIRE(r.profile.count("waiting for the ring") == 1u);
   BOOST_TEST(r.profile.at("waiting for the ring").seconds > 0.02);

@@ -5,8 +5,8 @@
 namespace annulus {
 
 /// Everything has happened when a call returns, so every mark has passed; but for transfers that are to take
-/// their time: their lane is busy until then, and whoever waits for its mark sleeps as long. A mark is the time
-/// of its point, in nanoseconds; 0 when it has passed.
+/// their time: their lane is busy until then, and whoever waits for its mark sleeps as long. A mark is the
+/// time of its point, in nanoseconds; 0 when it has passed.
 class CpuQueue : public Queue {
  public:
   Mark mark(Lane) override;

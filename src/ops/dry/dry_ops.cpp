@@ -14,7 +14,8 @@ bool by_library(const Tensor& q) {
 
 /// Rows of the largest block that the library takes: its offsets are 31-bit.
 std::int64_t library_rows(const Tensor& t) {
-  return std::min<std::int64_t>(t.shape[0], std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(1, t.stride()));
+  return std::min<std::int64_t>(
+      t.shape[0], std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(1, t.stride()));
 }
 
 std::int64_t lse_bytes(const Tensor& q) {
@@ -101,9 +102,9 @@ std::int64_t DryOps::attention_bwd_bytes(const AttentionBwd& a) const {
   };
   const std::int64_t gradients = a.dq.dtype == a.q.dtype ? 0 : a.q.bytes() + 2 * a.k.bytes();
   const std::int64_t queries = library_rows(a.q), keys = library_rows(a.k);
-  const std::int64_t largest = gradients + lse_bytes(a.q) + library("scratch.attention_bwd.q", queries * row) +
-                               library("scratch.attention_bwd.k", keys * row) +
-                               library("scratch.attention_bwd.row", queries * heads);
+  const std::int64_t largest =
+      gradients + lse_bytes(a.q) + library("scratch.attention_bwd.q", queries * row) +
+      library("scratch.attention_bwd.k", keys * row) + library("scratch.attention_bwd.row", queries * heads);
   // Our own kernel, which takes the others, sums dQ in f32.
   return gradients > 0 ? largest : std::max(largest, a.q.size() * bytes_of(DType::f32));
 }

@@ -5,8 +5,8 @@
 
 namespace annulus {
 
-/// Computes nothing: checks every call as other backends do, so that a dry run finds what a real one would, and
-/// spends its cost on the queue's clocks.
+/// Computes nothing: checks every call as other backends do, so that a dry run finds what a real one would,
+/// and spends its cost on the queue's clocks.
 class DryOps : public Ops {
  public:
   /// `sizes`: whose attention scratch is being counted; null: that of the device that `rates` describe; both

@@ -48,7 +48,8 @@ void DryQueue::run(Lane lane, const char* kind, double seconds, double flops, do
   spent.bytes += n * bytes;
   if (rates_ == nullptr) return;
   const double start = std::max(clock(lane), host_);
-  if (lane == Lane::compute) times_.waited_for[static_cast<std::size_t>(Lane::compute)] += start - clock(lane);
+  if (lane == Lane::compute)
+    times_.waited_for[static_cast<std::size_t>(Lane::compute)] += start - clock(lane);
   clock(lane) = start + n * seconds;
   host_ += n * rates_->number("launch_us") * kMicro;
   times_.busy[static_cast<std::size_t>(lane)] += n * seconds;
@@ -86,8 +87,11 @@ void DryQueue::copy(Lane lane, const Tensor& from, const Tensor& to) {
     seconds = bytes / pinned_rate(lane, lane == Lane::out ? Lane::in : Lane::out);
   else if (rates_ != nullptr)
     seconds = 2 * bytes / (rates_->number("copy_gbs") * kGiga);
-  run(lane, out ? "copies to the host" : in ? "copies from the host" : "copies", seconds, 0,
-      out || in ? bytes : 2 * bytes);
+  run(lane,
+      out  ? "copies to the host"
+      : in ? "copies from the host"
+           : "copies",
+      seconds, 0, out || in ? bytes : 2 * bytes);
 }
 
 void DryQueue::zero(Lane lane, const Tensor& t) {

@@ -15,11 +15,11 @@ struct Spent {
 
 /// What has passed on the clocks since they were last read.
 struct DryTimes {
-  double seconds = 0;                      // until every lane was through
-  std::array<double, kLanes> busy{};       // of each lane
+  double seconds = 0;                 // until every lane was through
+  std::array<double, kLanes> busy{};  // of each lane
   /// The compute lane stood still for a mark of this lane; of its own lane: for the host that queues.
   std::array<double, kLanes> waited_for{};
-  std::map<std::string, Spent> kinds;      // operations by Cost::kind; "copies", "copies to host", ...
+  std::map<std::string, Spent> kinds;  // operations by Cost::kind; "copies", "copies to host", ...
 };
 
 /// Nothing happens; a clock per lane, and one of the host that queues, say when it would have. A lane's work

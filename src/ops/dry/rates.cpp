@@ -9,23 +9,27 @@ namespace annulus {
 namespace {
 
 constexpr const char* kRequired[] = {
-    "peak_tflops",     // the data sheet's dense bf16 rate, for MFU
-    "device_gb",       // memory of the device
-    "start_gb",        // what context and libraries take of it before anything is allocated
-    "later_gb",        // what they have taken besides once a step has run
-    "ranks_per_node",  // devices of a node
-    "copy_gbs",        // a copy on the device, bytes read and written
-    "pinned_gbs",      // a copy between device and pinned host memory
-    "pinned_both_gbs", // the same while another goes the other way
-    "link_gbs",        // what a rank sends to ranks of its node
-    "network_gbs",     // what a rank sends to other nodes
-    "latency_us",      // of a transfer
-    "launch_us",       // of the host, a call
-    "scratch.attention_bwd.q",    // bytes that attention's backward needs besides its outputs: an element of q,
-    "scratch.attention_bwd.k",    // of k repeated for every query head,
+    "peak_tflops",              // the data sheet's dense bf16 rate, for MFU
+    "device_gb",                // memory of the device
+    "start_gb",                 // what context and libraries take of it before anything is allocated
+    "later_gb",                 // what they have taken besides once a step has run
+    "ranks_per_node",           // devices of a node
+    "copy_gbs",                 // a copy on the device, bytes read and written
+    "pinned_gbs",               // a copy between device and pinned host memory
+    "pinned_both_gbs",          // the same while another goes the other way
+    "link_gbs",                 // what a rank sends to ranks of its node
+    "network_gbs",              // what a rank sends to other nodes
+    "latency_us",               // of a transfer
+    "launch_us",                // of the host, a call
+    "scratch.attention_bwd.q",  // bytes that attention's backward needs besides its outputs: an element of q,
+    "scratch.attention_bwd.k",  // of k repeated for every query head,
     "scratch.attention_bwd.row",  // and a row of a head
-    "tflops.matmul", "tflops.attention_fwd.full", "tflops.attention_fwd.causal",
-    "tflops.attention_fwd.partial", "tflops.attention_bwd.full", "tflops.attention_bwd.causal",
+    "tflops.matmul",
+    "tflops.attention_fwd.full",
+    "tflops.attention_fwd.causal",
+    "tflops.attention_fwd.partial",
+    "tflops.attention_bwd.full",
+    "tflops.attention_bwd.causal",
     "tflops.attention_bwd.partial"};
 
 bool read_number(const std::string& word, double& value) {
@@ -52,7 +56,8 @@ Rates Rates::parse(const std::string& text, const std::string& where) {
     for (std::string word; words >> word;) found.push_back(word);
     if (found.empty()) continue;
     const auto wrong = [&](const std::string& why) {
-      input_error(where + ", line " + std::to_string(n) + ": " + why + "; a line is `key value` or `key size value`");
+      input_error(where + ", line " + std::to_string(n) + ": " + why +
+                  "; a line is `key value` or `key size value`");
     };
     if (found[0] == "device") {
       for (std::size_t i = 1; i < found.size(); ++i) rates.device_ += (i > 1 ? " " : "") + found[i];
@@ -63,15 +68,17 @@ Rates Rates::parse(const std::string& text, const std::string& where) {
     if (!read_number(found.back(), value)) wrong("\"" + found.back() + "\" is not a number from 0 on");
     if (found.size() == 3 && (!read_number(found[1], size) || size <= 0))
       wrong("\"" + found[1] + "\" is not a size");
-    const bool speed = found[0].starts_with("tflops.") || found[0].starts_with("of_copy.") ||
-                       found[0].ends_with("_gbs");
+    const bool speed =
+        found[0].starts_with("tflops.") || found[0].starts_with("of_copy.") || found[0].ends_with("_gbs");
     if (speed && value <= 0) wrong(found[0] + " is not above 0");
     std::map<double, double>& by_size = rates.values_[found[0]];
     if (!by_size.emplace(size, value).second) wrong(found[0] + " is given twice");
-    if (by_size.size() > 1 && by_size.begin()->first == 0) wrong(found[0] + " is given with and without a size");
+    if (by_size.size() > 1 && by_size.begin()->first == 0)
+      wrong(found[0] + " is given with and without a size");
   }
   for (const char* key : kRequired)
-    if (!rates.values_.contains(key)) input_error(where + ": " + key + " is missing; take a file that `make bench` wrote");
+    if (!rates.values_.contains(key))
+      input_error(where + ": " + key + " is missing; take a file that `make bench` wrote");
   if (rates.device_.empty()) input_error(where + ": the line `device NAME` is missing");
   return rates;
 }
