@@ -48,10 +48,10 @@ const std::vector<Command>& commands() {
        "seconds\n"
        "per step, memory, and with --profile where the time goes. --document cuts the row into documents. "
        "With\n"
-       "--bandwidth transfers take as long as over links of that rate (--network: between nodes), and "
-       "--profile "
-       "says how\n"
-       "long the computation waited for them; without it they take as long as their copies.",
+       "--bandwidth transfers take as long as over links of that rate (--network: between nodes of "
+       "--ranks-per-node), and\n"
+       "the profile says how long the computation waited for them; without it they take as long as their "
+       "copies.",
        true, run_rehearse},
       {"tokenize", "text to a token file, in parallel over the ranks",
        "annulus tokenize IN... OUT.h5 --model.path FOLDER [--data.KEY VALUE ...]\n"

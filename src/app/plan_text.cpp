@@ -187,15 +187,22 @@ std::string plan_json(const Plan& p, const PlanDevice& d) {
 }
 
 std::string shortage(const Plan& p, const std::vector<std::string>& levers) {
+  constexpr std::int64_t kEndless = std::int64_t{1} << 60;
   const std::int64_t needs = p.forecast.layout.total_bytes();
-  const std::int64_t host_needs = p.spec.options.offload_layers == 0 ? 0 : p.forecast.pinned_bytes;
   char text[512];
   std::snprintf(
       text, sizeof text,
-      "the job does not fit: a rank needs %.2f GB and may take %.2f GB, %.2f GB too much, with %.2f GB of "
-      "pinned host memory; ",
-      gb(needs), gb(p.budget.device), gb(needs - p.budget.device), gb(host_needs));
+      "the job does not fit: a rank needs %.2f GB and may take %.2f GB, %.2f GB too much, with the saved "
+      "tensors of %lld of %lld layers in host memory",
+      gb(needs), gb(p.budget.device), gb(needs - p.budget.device),
+      static_cast<long long>(p.spec.options.offload_layers), static_cast<long long>(p.spec.model.L));
   std::string sentence = text;
+  if (p.budget.host > 0 && p.budget.host < kEndless) {
+    std::snprintf(text, sizeof text, " (%.2f GB of %.2f a rank)", gb(p.forecast.pinned_bytes),
+                  gb(p.budget.host));
+    sentence += text;
+  }
+  sentence += "; ";
   if (levers.empty())
     return sentence + "no lever makes it fit: take a shorter data.sequence or a smaller model";
   for (std::size_t i = 0; i < levers.size(); ++i)

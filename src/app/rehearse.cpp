@@ -21,6 +21,8 @@ Exit run_rehearse(Program& program) {
   PlanOptions pretended{.ranks = ranks, .rank = rank};
   pretended.bandwidth_gbs = take_real(args, "--bandwidth");
   pretended.network_gbs = take_real(args, "--network");
+  // What shows of transfers that take their time is the point of them.
+  options.profile = options.profile || pretended.bandwidth_gbs > 0 || pretended.network_gbs > 0;
   const std::int64_t per_node = take_number(args, "--ranks-per-node", 0, 1);
   if (rank >= ranks) usage_error("--rank must be below --ranks");
   RunConfig run = parse_run_config(args);

@@ -212,8 +212,8 @@ struct AdamW {
   std::int64_t from = 0;  // index of the slice's first element in the parameter's full shape
 };
 
-/// One method an operation. A new operation: a struct above, a method here, a file in ops/cpu, a line in
-/// ops/dry, a kernel in cuda/kernels, and its case table in tests/ops.
+/// One method an operation. A new operation: a struct above, a method here, its cost in ops/cost.cpp, a file in
+/// ops/cpu, a line in ops/dry, a kernel in cuda/kernels, and its case table in tests/ops.
 class Ops {
  public:
   virtual ~Ops() = default;
