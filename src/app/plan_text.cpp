@@ -57,11 +57,10 @@ double mfu(const Plan& p, const PlanDevice& d) {
 
 std::string heading(const Plan& p, const PlanDevice& d, const std::string& rates_path) {
   const Grid& g = p.spec.grid;
-  std::string text = line(
-      "%s, %.2f billion parameters; rank %d of %d: %d data group(s) of a ring of %d x %d heads' ranks; %d "
-      "node(s)",
-      p.spec.model.model_type.c_str(), static_cast<double>(parameters(p.spec.model)) / kGiga, g.rank, g.world,
-      g.data, g.ring, g.ulysses, (g.world + p.node.local_size - 1) / p.node.local_size);
+  std::string text =
+      line("%s, %.2f billion parameters; rank %d of %d (data %d x ring %d x ulysses %d) on %d node(s)",
+           p.spec.model.model_type.c_str(), static_cast<double>(parameters(p.spec.model)) / kGiga, g.rank,
+           g.world, g.data, g.ring, g.ulysses, (g.world + p.node.local_size - 1) / p.node.local_size);
   text += line("%s tokens a row, %s a step in %s micro-step(s) of each rank",
                grouped(p.spec.run.data.sequence).c_str(), grouped(p.forecast.tokens).c_str(),
                grouped(p.forecast.micro_steps).c_str());

@@ -119,14 +119,15 @@ Levers more_ranks(const RunConfig& run, const PlanOptions& options) {
   return levers;
 }
 
-/// What this build or this device refuses does not fit either.
-bool fits(const Job& job, const ModelConfig& model, const PlanDevice& device) {
+enum class Verdict : std::uint8_t { fits, too_large, refused };
+
+Verdict judge(const Job& job, const ModelConfig& model, const PlanDevice& device) {
   try {
     validate(job.run, Purpose::plan);
-    return lay_out(job, model, device).fits;
+    return lay_out(job, model, device).fits ? Verdict::fits : Verdict::too_large;
   } catch (const Error& e) {
     if (e.code != Exit::usage) throw;
-    return false;
+    return Verdict::refused;  // what this build does not do, or what contradicts the rest
   }
 }
 
@@ -160,10 +161,10 @@ Plan make_plan(const RunConfig& run, const ModelConfig& model, const PlanDevice&
 std::vector<std::string> levers_that_fit(const RunConfig& run, const ModelConfig& model,
                                          const PlanDevice& device, const PlanOptions& options) {
   using Some = std::vector<const Lever*>;
-  const auto enough = [&](const Some& some) {
+  const auto with = [&](const Some& some) {
     Job job{run, options};
     for (const Lever* lever : some) lever->pull(job);
-    return fits(job, model, device);
+    return judge(job, model, device);
   };
   const auto names_of = [](const Some& some) {
     std::vector<std::string> names;
@@ -175,24 +176,25 @@ std::vector<std::string> levers_that_fit(const RunConfig& run, const ModelConfig
   for (const Lever& lever : levers)
     if (Job job{run, options}; lever.pull(job)) useful.push_back(&lever);
   for (const Lever* lever : useful)
-    if (enough({lever})) return names_of({lever});
+    if (with({lever}) == Verdict::fits) return names_of({lever});
 
   Some some;
-  bool found = false;
-  for (std::size_t i = 0; i < useful.size() && !found; ++i) {
+  Verdict verdict = Verdict::too_large;
+  for (std::size_t i = 0; i < useful.size() && verdict != Verdict::fits; ++i) {
     some.push_back(useful[i]);
-    found = enough(some);
+    verdict = with(some);
+    if (verdict == Verdict::refused) some.pop_back();
   }
-  if (found) {  // leave out what turns out not to be needed
+  if (verdict == Verdict::fits) {  // leave out what turns out not to be needed
     for (std::size_t i = some.size() - 1; i-- > 0;) {
       Some fewer = some;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      if (enough(fewer)) some = fewer;
+      if (with(fewer) == Verdict::fits) some = fewer;
     }
     return names_of(some);
   }
   for (const Lever& more : ranks)
-    if (enough({&more})) return names_of({&more});
+    if (with({&more}) == Verdict::fits) return names_of({&more});
   return {};
 }
 

@@ -29,7 +29,7 @@ ini run 2
 expect 0 'in all, packed' 1 plan "$work/run.ini" --device.kind cpu --ranks 4 --parallel.context 4
 grep -q 'MFU' "$work/out" && bad "a time without rates"
 expect 0 'waiting for the ring' 1 rehearse "$work/run.ini" --device.kind cpu --ranks 4 --parallel.context 4 --steps 1 \
-  --bandwidth 0.00001 --profile
+  --warmup 0 --bandwidth 0.001
 
 ANNULUS=$ANNULUS bench/context_sweep --svg "$work/sweep.svg" $big 8 "65536 1048576" >"$work/sweep" ||
   bad "bench/context_sweep failed"

@@ -1,6 +1,8 @@
 // What is planned against what is run: on the CPU here, and on the H200 on which steps were measured.
 #include "train/forecast.h"
 #include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <map>
 #include "app/plan_text.h"
 #include "ops/dry/backend.h"
 #include "support/data.h"
@@ -53,7 +55,9 @@ BOOST_AUTO_TEST_CASE(a_plan_counts_what_a_run_on_the_cpu_takes) {
       {"--data.sequence", "307", "--optimizer.gradients", "bf16", "--data.packing", "wrapped"}};
   for (const std::string model : {"qwen3", "window", "llama_tied"})
     for (const std::vector<std::string>& flags : settings) {
-      const RunConfig run = tiny_run(model, flags);
+      std::vector<std::string> all = flags;
+      all.insert(all.end(), {"--train.rows", "1"});
+      const RunConfig run = tiny_run(model, all);
       const ModelConfig config = model_config_of(run);
       const Node node = pretended_node(3, 4, 2);
       const EngineSpec spec =
@@ -133,7 +137,7 @@ BOOST_AUTO_TEST_CASE(what_hides_and_what_shows_follows_the_links) {
   const Forecast fast = seconds(350), slow = seconds(5), crawl = seconds(0.5);
   // 541 GB a rank behind 250 s of attention: hidden at 5 GB/s, the bound at half a GB/s.
   BOOST_TEST(fast.waited_for(Lane::ring) < 0.5);
-  BOOST_TEST(slow.seconds() < 1.05 * fast.seconds());
+  BOOST_TEST(slow.seconds() < 1.1 * fast.seconds());
   BOOST_TEST(slow.busy(Lane::ring) > 100);
   BOOST_TEST(crawl.waited_for(Lane::ring) > 500);
   BOOST_TEST(crawl.seconds() > 1000);
@@ -156,30 +160,43 @@ BOOST_AUTO_TEST_CASE(accumulation_repeats_the_micro_step_alone) {
 }
 
 BOOST_AUTO_TEST_CASE(a_plan_that_does_not_fit_names_levers_that_make_it_fit) {
-  const auto levers = [](std::vector<std::string> flags, const PlanOptions& options) {
-    flags.insert(flags.end(), {"--memory.offload", "none"});
-    const RunConfig run = bench_run("qwen3-8b", flags);
+  using Keys = std::map<std::string, std::string>;
+  using Names = std::vector<std::string>;
+  const auto run_of = [](const Keys& keys) {
+    std::vector<std::string> flags;
+    for (const auto& [key, value] : keys) flags.insert(flags.end(), {"--" + key, value});
+    return bench_run("qwen3-8b", flags);
+  };
+  const auto levers = [&](Keys keys, const PlanOptions& options) {
+    keys["memory.offload"] = "none";
+    const RunConfig run = run_of(keys);
     const ModelConfig model = model_config_of(run);
     const PlanDevice device{.rates = &h200()};
     BOOST_TEST(!make_plan(run, model, device, options).fits);
-    const std::vector<std::string> found = levers_that_fit(run, model, device, options);
+    const Names found = levers_that_fit(run, model, device, options);
     for (const std::string& lever : found) {
       const std::size_t cut = lever.find('=');
-      flags.insert(flags.end(),
-                   {"--" + lever.substr(0, cut), lever.substr(cut + 1, lever.find(' ') - cut - 1)});
+      keys[lever.substr(0, cut)] = lever.substr(cut + 1);
     }
     if (!found.empty() && found.back().find("ranks") == std::string::npos)
-      BOOST_TEST(plan_of(bench_run("qwen3-8b", flags), options).fits);
+      BOOST_TEST(plan_of(run_of(keys), options).fits);
     return found;
   };
-  using Names = std::vector<std::string>;
-  BOOST_TEST((levers({"--data.sequence", "131072"}, {}) == Names{"memory.offload=auto"}));
-  // With little host memory the saved tensors have to shrink as well, or the state.
+  BOOST_TEST((levers({{"data.sequence", "131072"}}, {}) == Names{"memory.offload=auto"}));
+  // More than one: state and gradients of one GPU in f32 are 131 GB, and the row comes on top.
+  const Names several = levers({{"data.sequence", "65536"},
+                                {"optimizer.state", "f32"},
+                                {"optimizer.gradients", "f32"},
+                                {"memory.limit", "120"}},
+                               {});
+  BOOST_TEST(several.size() >= 1u);
+  // With little host memory the saved tensors stay on the device, and the row needs more ranks.
   const Names small =
-      levers({"--data.sequence", "1048576", "--parallel.context", "8", "--memory.limit", "40"},
+      levers({{"data.sequence", "1048576"}, {"parallel.context", "8"}, {"memory.limit", "40"}},
              {.ranks = 8, .host_gb = 64});
-  BOOST_TEST(!small.empty());
-  const Names more = levers({"--memory.limit", "20"}, {});
+  BOOST_TEST_REQUIRE(small.size() == 1u);
+  BOOST_TEST(small[0].find("parallel.context=") == 0u, small[0]);
+  const Names more = levers({{"memory.limit", "20"}}, {});
   BOOST_TEST_REQUIRE(more.size() == 1u);
   BOOST_TEST(more[0].find("ranks") != std::string::npos);
   const Plan plan = plan_of(bench_run("qwen3-8b", {"--memory.limit", "20"}), {});
