@@ -8,7 +8,8 @@
 #   make bundle       everything that a GPU node needs, in one folder
 #   make check-gpu    the tests on a GPU
 #   make install PREFIX=/apps/annulus    program, jobs, man page and module files
-#   make bench        every operation against the machine's limits; OP=PREFIX: those alone
+#   make bench        every operation against the machine's limits; OP=PREFIX: those alone; RATES=FILE: also
+#                     what annulus plan knows of the machine (bench/results/*.rates)
 #   make style        formatting of the sources
 BUILD ?= build
 JOBS ?= $(shell nproc)
@@ -57,7 +58,7 @@ style:
 	@clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
 
 bench: all
-	$(BUILD)/bench/annulus_bench $(if $(OP),--only $(OP))
+	$(BUILD)/bench/annulus_bench $(if $(OP),--only $(OP),$(if $(RATES),--rates $(RATES)))
 
 # Headers that the CUDA backend is built with, from the Python package index; then `make` finds them.
 cudnn-frontend: venv

@@ -15,7 +15,7 @@ machine+='|libcuda\.so|libcudart|libcublas|libnvrtc|libnvJitLink|libnccl|libcudn
 command -v patchelf > /dev/null || { echo "bundle: patchelf is missing: apt-get install patchelf" >&2; exit 4; }
 
 rm -rf "$bundle"
-mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/annulus/tests/data"
+mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/annulus/tests/data" "$bundle/share/annulus/rates"
 
 programs=()
 for program in annulus tests/annulus_tests bench/annulus_bench; do
@@ -61,6 +61,10 @@ done
 
 cp -r "$here/tests/oracle" "$bundle/share/annulus/tests/"
 cp -r "$here/tests/data/chat" "$bundle/share/annulus/tests/data/"
+cp "$here"/bench/results/*.rates "$bundle/share/annulus/rates/"
+mkdir -p "$bundle/share/annulus/bench/results"  # the tests plan these
+cp -r "$here"/bench/models "$here"/bench/*.ini "$bundle/share/annulus/bench/"
+cp "$here"/bench/results/*.rates "$bundle/share/annulus/bench/results/"
 install -m 755 "$here/tests/check_gpu.sh" "$bundle/bin/"
 
 packed=$(tar -C "$bundle" -cz . | wc -c)

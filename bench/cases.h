@@ -30,6 +30,10 @@ struct Case {
                       // others: flop
   double seconds = 0;
   std::function<Work(Backend&, Pool&)> prepare;
+  /// What a rates file calls it (src/ops/dry/rates.h), and its size there: of attention; 0: whatever the
+  /// size.
+  std::string rate{};
+  double rate_size = 0;
 };
 
 std::vector<Case> memory_cases(const Sizes&);

@@ -122,10 +122,16 @@ std::vector<Case> attention_cases(const Sizes& s) {
   for (const Scene& scene : scenes) {
     const double pairs = visible_pairs(scene);
     const std::string name = std::string(".") + scene.name + "." + std::to_string(scene.tokens);
+    const bool partial = scene.cover == Cover::partial;
+    const std::string rate = std::string(".") + (partial ? "partial" : scene.name);
+    const auto tokens = static_cast<double>(scene.tokens);
+    const double size = partial ? std::round(pairs / tokens) : tokens;
     all.push_back({Kind::attention, "attention_fwd" + name, shape_of(s, scene), 4 * width * pairs,
-                   s.attention_seconds, [=](Backend& b, Pool& p) { return forward_work(s, scene, b, p); }});
+                   s.attention_seconds, [=](Backend& b, Pool& p) { return forward_work(s, scene, b, p); },
+                   "attention_fwd" + rate, size});
     all.push_back({Kind::attention, "attention_bwd" + name, shape_of(s, scene), 10 * width * pairs,
-                   s.attention_seconds, [=](Backend& b, Pool& p) { return backward_work(s, scene, b, p); }});
+                   s.attention_seconds, [=](Backend& b, Pool& p) { return backward_work(s, scene, b, p); },
+                   "attention_bwd" + rate, size});
   }
   return all;
 }

@@ -53,6 +53,21 @@ Limits measure_limits(Backend& b, Pool& p, bool small, double seconds) {
   const Tensor host = p.pinned("host", DType::bf16, {elements / 4});
   limits.to_host = copies(b, p, "copy, device to pinned", device, host, Lane::out, 1, seconds / 2);
   limits.to_device = copies(b, p, "copy, pinned to device", host, device, Lane::in, 1, seconds / 2);
+  {
+    const Tensor other = p.normal("other", DType::bf16, {elements / 4});
+    const Tensor landing = p.pinned("landing", DType::bf16, {elements / 4});
+    b.queue().fence();
+    const Work work{.run =
+                        [&] {
+                          b.queue().copy(Lane::out, other, landing);
+                          b.queue().copy(Lane::in, host, device);
+                        },
+                    .outputs = {device},
+                    .lane = Lane::in};
+    limits.both = {"copies both ways, each", megabytes(device.bytes()), static_cast<double>(device.bytes()),
+                   sustained(b, p, work, "copies both ways", seconds / 2)};
+  }
+  b.queue().fence();
   p.clear();
   return limits;
 }

@@ -16,6 +16,7 @@ struct Limits {
   Limit copy;                // from device to device, bytes read and written
   Limit matmul;              // bf16, a large square
   Limit to_device, to_host;  // pinned memory
+  Limit both;                // each way, while the other is at work
 };
 
 /// On a CPU sizes are small. `seconds`: how long each is sustained.

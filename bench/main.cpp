@@ -6,24 +6,26 @@
 #include "cases.h"
 #include "machine.h"
 #include "ops/load_cuda.h"
+#include "rates_file.h"
 #include "table.h"
 
 namespace annulus::bench {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: annulus_bench [--only PREFIX] [--tokens N] [--seconds S] [--quick]\n"
+    "usage: annulus_bench [--only PREFIX] [--tokens N] [--seconds S] [--quick] [--rates FILE]\n"
     "  --only PREFIX  limits, and operations whose name begins so: matmul, attention_bwd.causal, ...\n"
     "  --tokens N     tokens of a row; 32768, on a CPU 512 (where widths are an eighth, too)\n"
     "  --seconds S    at least so long on each operation; 0.3, attention 1\n"
-    "  --quick        a look: a twentieth of a second each, and few repetitions";
+    "  --quick        a look: a twentieth of a second each, and few repetitions\n"
+    "  --rates FILE   also writes what annulus plan reads";
 
 constexpr std::int64_t kFewestTokens = 16;  // so that a document and a window have one at least
 constexpr std::int64_t kCpuTokens = 512, kCpuShrink = 8;
 constexpr double kLimitSeconds = 2, kQuickSeconds = 0.05;
 
 struct Options {
-  std::string only;
+  std::string only, rates;
   std::int64_t tokens = 0;  // 0: by the backend
   double seconds = 0;       // 0: by the kind
   bool quick = false, help = false;
@@ -52,6 +54,8 @@ Options parse(const std::vector<std::string>& arguments) {
       options.tokens = number(name, value(), kFewestTokens);
     else if (name == "--seconds")
       options.seconds = number(name, value(), 0.001);
+    else if (name == "--rates")
+      options.rates = value();
     else if (name == "--quick")
       options.quick = true;
     else if (name == "--help" || name == "-h")
@@ -81,7 +85,8 @@ Sizes sizes_of(const Options& options, bool cpu) {
 }
 
 /// Checks what the operation gives, times it, and checks once more what it left.
-bool run_case(Backend& backend, Pool& pool, const Case& c, const Limits& limits, bool quick) {
+bool run_case(Backend& backend, Pool& pool, const Case& c, const Limits& limits, bool quick,
+              RatesFile& rates) {
   const Work work = c.prepare(backend, pool);
   if (work.before) work.before();
   work.run();
@@ -93,10 +98,12 @@ bool run_case(Backend& backend, Pool& pool, const Case& c, const Limits& limits,
     timing = measure(backend, work, effort);
     fault = fault_of(pool, work.outputs);
   }
-  if (fault.empty())
+  if (fault.empty()) {
     print_row(c, timing, limits);
-  else
+    rates.add(c, timing);
+  } else {
     print_refusal(c, fault);
+  }
   pool.clear();
   return fault.empty();
 }
@@ -115,14 +122,16 @@ Exit run(const Options& options, const std::string& command) {
                 "\": names are those of the tables that annulus_bench prints without --only");
 
   print_heading(backend->describe(), command);
+  RatesFile rates(*backend);
   Pool pool(*backend);
   const Limits limits = measure_limits(*backend, pool, cpu, options.quick ? kQuickSeconds : kLimitSeconds);
   print_limits(limits);
   int refused = 0;
   for (const std::vector<Case>& cases : tables) {
     if (!cases.empty()) print_table_head(cases.front().kind);
-    for (const Case& c : cases) refused += run_case(*backend, pool, c, limits, options.quick) ? 0 : 1;
+    for (const Case& c : cases) refused += run_case(*backend, pool, c, limits, options.quick, rates) ? 0 : 1;
   }
+  if (!options.rates.empty()) rates.write(options.rates, command, limits, sizes);
   if (refused > 0) fail("annulus_bench", std::to_string(refused) + " operations were refused");
   return Exit::ok;
 }

@@ -49,6 +49,7 @@ void print_limits(const Limits& l) {
   print_limit(l.matmul, kTera, "TFLOP/s");
   print_limit(l.to_device, kGiga, "GB/s");
   print_limit(l.to_host, kGiga, "GB/s");
+  print_limit(l.both, kGiga, "GB/s");
   std::fflush(stdout);
 }
 

@@ -1,6 +1,7 @@
 #include "core/cuda_queue.h"
 
 #include <algorithm>
+#include "core/pace.h"
 
 namespace annulus::cuda {
 namespace {
@@ -115,6 +116,21 @@ void CudaQueue::zero(Lane lane, const Tensor& t) {
     for (std::int64_t n = 0; n < t.shape[0]; ++n)
       cu(cudaMemsetAsync(row(t, n), 0, width, stream(lane)), "cudaMemsetAsync");
   }
+}
+
+std::uint64_t* CudaQueue::begun(Lane lane) {
+  if (begun_.data() == nullptr)
+    begun_ =
+        DeviceBuffer(memory_, kLanes * static_cast<std::int64_t>(sizeof(std::uint64_t)), "transfers' clocks");
+  return static_cast<std::uint64_t*>(begun_.data()) + static_cast<int>(lane);
+}
+
+void CudaQueue::begin_transfer(Lane lane) {
+  launch_note_time(begun(lane), stream(lane));
+}
+
+void CudaQueue::end_transfer(Lane lane, double seconds) {
+  launch_hold(begun(lane), static_cast<std::uint64_t>(seconds * 1e9), stream(lane));
 }
 
 Stamp CudaQueue::stamp(Lane lane) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <deque>
+#include "core/cuda_memory.h"
 #include "core/owned.h"
 #include "core/queue.h"
 
@@ -21,6 +22,8 @@ class CudaQueue final : public Queue {
   void sync(Mark) override;
   void copy(Lane, const Tensor& from, const Tensor& to) override;
   void zero(Lane, const Tensor&) override;
+  void begin_transfer(Lane) override;
+  void end_transfer(Lane, double seconds) override;
   Stamp stamp(Lane) override;
   double seconds(Stamp from, Stamp to) override;
   void forget_stamps() override { stamps_used_ = 0; }
@@ -34,11 +37,14 @@ class CudaQueue final : public Queue {
   };
   const Slot* slot(Mark) const;  // null: passed
   Event next_event();
+  std::uint64_t* begun(Lane);
 
   std::array<Stream, kLanes> streams_;
   std::deque<Slot> slots_;
   std::uint64_t first_ = 1;  // the mark of slots_.front()
   std::int64_t max_pitch_ = 0;
+  DeviceMemory memory_;
+  DeviceBuffer begun_;        // by lane: when its transfer began; made when first needed
   std::deque<Event> stamps_;  // with a clock; the first stamps_used_ are given out
   std::size_t stamps_used_ = 0;
 };

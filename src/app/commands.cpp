@@ -17,12 +17,41 @@ const std::vector<Command>& commands() {
        "(checkpoint.resume=PATH), or\n"
        "the weights of model.path (checkpoint.resume=none, or no checkpoint there).",
        true, run_eval},
+      {"plan", "memory and time of a job of any size, without a GPU",
+       "annulus plan RUN.ini [--ranks N] [--rank R] [--gpu NAME | --rates FILE] [--document TOKENS]\n"
+       "                     [--ranks-per-node N] [--bandwidth GB/s] [--network GB/s] [--host-memory GB] "
+       "[--json]\n"
+       "                     [--section.key VALUE ...]\n"
+       "Walks one step of rank R of an N-rank job without computing it: bytes by region on device and host, "
+       "operations,\n"
+       "bytes that are sent, and seconds with what does not hide behind the computation. model.path needs a "
+       "config.json\n"
+       "only. How fast a device is stands in NAME.rates (h200), which annulus_bench --rates writes; "
+       "--bandwidth is "
+       "what a\n"
+       "rank sends to its node's others, --network to other nodes (without it as --bandwidth). "
+       "--host-memory: a "
+       "node's,\n"
+       "of which nine tenths may be pinned; no limit without it. --document cuts the row into documents. "
+       "With\n"
+       "device.kind=cpu memory alone, unless --rates is given. Code 4 and the levers that would help when "
+       "the job "
+       "does\n"
+       "not fit.",
+       true, run_plan},
       {"rehearse", "one rank of a larger job, really run, on one device",
        "annulus rehearse RUN.ini [--ranks N] [--rank R] [--layers N] [--warmup N] [--steps N]\n"
-       "                         [--document TOKENS] [--profile] [--section.key VALUE ...]\n"
+       "                         [--document TOKENS] [--bandwidth GB/s] [--network GB/s] [--ranks-per-node "
+       "N]\n"
+       "                         [--profile] [--section.key VALUE ...]\n"
        "Peers are pretended, weights and tokens are random; model.path needs a config.json only. Prints "
        "seconds\n"
-       "per step, memory, and with --profile where the time goes. --document cuts the row into documents.",
+       "per step, memory, and with --profile where the time goes. --document cuts the row into documents. "
+       "With\n"
+       "--bandwidth transfers take as long as over links of that rate (--network: between nodes of "
+       "--ranks-per-node), and\n"
+       "the profile says how long the computation waited for them; without it they take as long as their "
+       "copies.",
        true, run_rehearse},
       {"tokenize", "text to a token file, in parallel over the ranks",
        "annulus tokenize IN... OUT.h5 --model.path FOLDER [--data.KEY VALUE ...]\n"

@@ -39,6 +39,7 @@ Exit run_inspect(Program&);
 Exit run_report(Program&);
 Exit run_info(Program&);
 Exit run_rehearse(Program&);
+Exit run_plan(Program&);
 
 /// Whether a folder is a run's and no Hugging Face folder; and what inspect says of it (inspect_run.cpp).
 bool is_run_folder(const std::string& path);
@@ -53,6 +54,13 @@ void say(const Program&, const std::string& line);
 std::vector<std::string> take_positionals(std::vector<std::string>& arguments);
 /// Usage error unless there are `count` arguments and no flags.
 void expect_arguments(const Program&, std::size_t count, const char* usage);
+/// Each takes `--name VALUE` (or `--name`) out of the arguments; `missing` when it is not there.
+std::int64_t take_number(std::vector<std::string>& arguments, const std::string& name, std::int64_t missing,
+                         std::int64_t least);
+double take_real(std::vector<std::string>& arguments, const std::string& name);  // above 0; 0 when missing
+std::string take_text(std::vector<std::string>& arguments, const std::string& name,
+                      const std::string& missing);
+bool take_flag(std::vector<std::string>& arguments, const std::string& name);
 /// The config of the arguments, read and checked by every rank; an error that one rank alone meets (a file
 /// that its host does not see) is everybody's. Environment error unless all ranks run the same program with
 /// the same config. Collective.

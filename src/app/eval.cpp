@@ -56,6 +56,7 @@ Exit run_eval(Program& program) {
                               static_cast<int>(run.parallel.ulysses));
   const std::unique_ptr<Backend> backend = make_backend(program, run);
   const ModelSource model = open_model(run);
+  if (const std::string warning = check_positions(model.config, run); !warning.empty()) say(program, warning);
   std::string path = run.model.path;
   const std::unique_ptr<H5Reader> from = find_weights(program, run, &path);
   if (!from && !model.weights)

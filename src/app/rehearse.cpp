@@ -1,35 +1,10 @@
-#include <charconv>
 #include "app/commands.h"
 #include "train/memory_plan.h"
+#include "train/planning.h"
 #include "train/rehearsal.h"
 #include "train/setup.h"
 
 namespace annulus {
-namespace {
-
-/// Takes `--name VALUE` out of the arguments; `missing` when it is not there.
-std::int64_t take_number(std::vector<std::string>& arguments, const std::string& name, std::int64_t missing,
-                         std::int64_t least) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] != name) continue;
-    std::int64_t value = 0;
-    const std::string text = i + 1 < arguments.size() ? arguments[i + 1] : "";
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < least)
-      usage_error(name + " is \"" + text + "\": it must be a whole number from " + std::to_string(least) +
-                  " on");
-    arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(i),
-                    arguments.begin() + static_cast<std::ptrdiff_t>(i) + 2);
-    return value;
-  }
-  return missing;
-}
-
-bool take_flag(std::vector<std::string>& arguments, const std::string& name) {
-  return std::erase(arguments, name) > 0;
-}
-
-}  // namespace
 
 Exit run_rehearse(Program& program) {
   if (program.world.size() > 1)
@@ -43,11 +18,18 @@ Exit run_rehearse(Program& program) {
   options.warmup = take_number(args, "--warmup", options.warmup, 0);
   options.document = take_number(args, "--document", 0, 1);
   options.profile = take_flag(args, "--profile");
+  PlanOptions pretended{.ranks = ranks, .rank = rank};
+  pretended.bandwidth_gbs = take_real(args, "--bandwidth");
+  pretended.network_gbs = take_real(args, "--network");
+  // What shows of transfers that take their time is the point of them.
+  options.profile = options.profile || pretended.bandwidth_gbs > 0 || pretended.network_gbs > 0;
+  const std::int64_t per_node = take_number(args, "--ranks-per-node", 0, 1);
   if (rank >= ranks) usage_error("--rank must be below --ranks");
   RunConfig run = parse_run_config(args);
   validate(run, Purpose::plan);
 
   ModelConfig model = model_config_of(run);
+  if (const std::string warning = check_positions(model, run); !warning.empty()) say(program, warning);
   if (layers > 0) {
     if (layers > model.L)
       usage_error("--layers is beyond the model's " + std::to_string(model.L) + " layers");
@@ -59,9 +41,14 @@ Exit run_rehearse(Program& program) {
   const std::unique_ptr<Backend> backend = make_backend(program, run);
   say(program, backend->describe());
   EngineSpec spec = make_spec(model, run, grid, compute_type(run, backend->memory().place()));
-  const Node& node = program.node;
-  fit_memory(spec, program.world, node, *backend, false,
-             [&](const std::string& text) { say(program, text); });
+  // Full nodes of the pretended job; the memory of this host is the one rank's alone.
+  constexpr int kAlone = 1, kRanksPerNode = 8;
+  Node node = pretended_node(rank, ranks, per_node > 0 ? static_cast<int>(per_node) : kRanksPerNode);
+  node.host = program.node.host;
+  fit_memory(
+      spec, program.world, node, *backend, false, [&](const std::string& text) { say(program, text); },
+      kAlone);
+  options.links = pretended_links(pretended, nullptr);
   const RehearsalReport report = rehearse(*backend, spec, node, options);
   say(program, describe(report, spec, backend->peak_flops()));
   return Exit::ok;

@@ -102,6 +102,13 @@ struct Traffic {
   std::int64_t total() const;
 };
 
+/// How fast the links of pretended groups are. A rate of 0: transfers take no longer than their copies.
+struct Links {
+  double near = 0;     // bytes a second that a rank sends to ranks of its node
+  double far = 0;      // the same to other nodes
+  double latency = 0;  // seconds of a transfer
+};
+
 /// Multiplies a tensor by a factor on a lane.
 using Scale = std::function<void(Lane, const Tensor&, double factor)>;
 
@@ -110,6 +117,11 @@ using Scale = std::function<void(Lane, const Tensor&, double factor)>;
 /// `scale` sums of tensors keep this rank's values: enough where only bytes and times matter.
 std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, int size, Traffic* traffic = nullptr,
                                          Scale scale = {});
+/// The same over links: transfers take their time (Queue::begin_transfer). `nodes`: the node of each member.
+/// A collective over several nodes goes through all their links side by side; what a rank sends to one other
+/// (a shift along a ring) goes at the pace of the slowest link of the group, which some member has to use.
+std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, std::vector<int> nodes, Traffic* traffic,
+                                         const Links&);
 
 /// The program's life inside MPI (comm_mpi.cpp). One object in main; `world` lives as long as it does.
 class MpiSession {

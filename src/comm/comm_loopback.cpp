@@ -2,17 +2,74 @@
 // are this rank's values times R, maxima and broadcasts are what they were, gathers repeat, and what arrives
 // in an exchange is this rank's own sends over again. Bytes that a real group would send are counted.
 #include <algorithm>
+#include <map>
+#include <set>
 #include "comm/comm.h"
 
 namespace annulus {
 namespace {
 
+double number(std::int64_t n) {
+  return static_cast<double>(n);
+}
+
+/// Seconds of transfers between members that lie on nodes.
+class Paths {
+ public:
+  Paths(std::vector<int> nodes, const Links& links) : nodes_(std::move(nodes)), links_(links) {
+    std::map<int, int> members;
+    for (const int node : nodes_) ++members[node];
+    count_ = static_cast<std::int64_t>(members.size());
+    for (const auto& [node, n] : members) fewest_ = fewest_ == 0 ? n : std::min<std::int64_t>(fewest_, n);
+  }
+  const std::vector<int>& nodes() const { return nodes_; }
+  const Links& links() const { return links_; }
+
+  /// All members' pieces of `piece` bytes go to all: round a ring within a node, and into each node once,
+  /// over the links of all its members.
+  double all_to_all_members(std::int64_t piece) const {
+    const auto R = static_cast<std::int64_t>(nodes_.size());
+    const double outside = number(piece * R) * number(count_ - 1) / number(count_);
+    return links_.latency +
+           std::max(over(number(piece * (R - 1)), links_.near), over(outside / number(fewest_), links_.far));
+  }
+
+  double exchange(int rank, std::span<const Send> sends) const {
+    std::set<int> peers;
+    double near = 0, far = 0;
+    for (const Send& s : sends) {
+      if (s.to == rank || s.data.size() == 0) continue;
+      peers.insert(s.to);
+      (node(s.to) == node(rank) ? near : far) += number(s.data.bytes());
+    }
+    if (peers.empty()) return 0;
+    if (peers.size() == 1) return links_.latency + slowest(near + far);
+    return links_.latency + std::max(over(near, links_.near), over(far, links_.far));
+  }
+
+ private:
+  static double over(double bytes, double rate) { return rate > 0 ? bytes / rate : 0; }
+  double slowest(double bytes) const {
+    return std::max(over(bytes, links_.near), count_ > 1 ? over(bytes, links_.far) : 0);
+  }
+  int node(int rank) const { return nodes_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<int> nodes_;
+  Links links_;
+  std::int64_t count_ = 0, fewest_ = 0;  // nodes, and members on the one that has fewest
+};
+
 class LoopbackComm : public Comm {
  public:
   using Comm::all_gather;
-  LoopbackComm(Queue& queue, int rank, int size, Traffic* traffic, Scale scale)
-      : queue_(queue), rank_(rank), size_(size), traffic_(traffic), scale_(std::move(scale)) {
-    need(size >= 1 && rank >= 0 && rank < size, "loopback group: rank outside the group");
+  LoopbackComm(Queue& queue, int rank, Paths paths, Traffic* traffic, Scale scale)
+      : queue_(queue),
+        rank_(rank),
+        size_(static_cast<int>(paths.nodes().size())),
+        paths_(std::move(paths)),
+        traffic_(traffic),
+        scale_(std::move(scale)) {
+    need(size_ >= 1 && rank >= 0 && rank < size_, "loopback group: rank outside the group");
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -20,32 +77,85 @@ class LoopbackComm : public Comm {
 
   void all_reduce(Lane lane, const Tensor& inout, Reduce reduce) override {
     count(Collective::all_reduce, lane, 2 * inout.bytes() * (size_ - 1) / size_);
-    if (reduce == Reduce::sum) multiply(lane, inout);
+    const std::int64_t piece = (inout.bytes() + size_ - 1) / size_;
+    transfer(lane, 2 * collective(piece), [&] {
+      if (reduce == Reduce::sum) multiply(lane, inout);
+    });
   }
 
   void all_gather(Lane lane, const Tensor& mine, const Tensor& all) override {
     need(all.size() == mine.size() * size_ && all.dtype == mine.dtype,
          std::string(mine.name) + ": all_gather sizes differ");
     count(Collective::all_gather, lane, mine.bytes() * (size_ - 1));
-    for (int r = 0; r < size_; ++r) copy(lane, mine, all.span(r * mine.size(), mine.size()));
+    transfer(lane, collective(mine.bytes()), [&] {
+      for (int r = 0; r < size_; ++r) copy(lane, mine, all.span(r * mine.size(), mine.size()));
+    });
   }
 
   void reduce_scatter(Lane lane, const Tensor& all, const Tensor& mine) override {
     need(all.size() == mine.size() * size_ && all.dtype == mine.dtype,
          std::string(mine.name) + ": reduce_scatter sizes differ");
     count(Collective::reduce_scatter, lane, mine.bytes() * (size_ - 1));
-    copy(lane, all.span(rank_ * mine.size(), mine.size()), mine);
-    multiply(lane, mine);
+    transfer(lane, collective(mine.bytes()), [&] {
+      copy(lane, all.span(rank_ * mine.size(), mine.size()), mine);
+      multiply(lane, mine);
+    });
   }
 
   /// What arrives from a peer is what this rank sends itself, each in its turn. Where it sends itself nothing,
   /// the i-th receive is filled with the bytes of send i modulo their number, from the start again when they
   /// end; with zeros when nothing is sent.
   void exchange(Lane lane, std::span<const Send> sends, std::span<const Receive> receives) override {
+    for (const Send& s : sends)
+      if (s.to != rank_) count(Collective::exchange, lane, s.data.bytes());
+    transfer(lane, paths_.exchange(rank_, sends), [&] { deliver(lane, sends, receives); });
+  }
+
+  void all_reduce(std::span<std::int64_t> values, Reduce reduce) override {
+    if (reduce == Reduce::sum)
+      for (std::int64_t& v : values) v *= size_;
+  }
+  void all_reduce(std::span<double> values, Reduce reduce) override {
+    if (reduce == Reduce::sum)
+      for (double& v : values) v *= size_;
+  }
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    return std::vector<std::string>(static_cast<std::size_t>(size_), mine);
+  }
+  void broadcast(std::string&, int) override {}
+  void barrier() override {}
+
+  /// Peers hold what this rank holds, the color too: the whole group again.
+  std::unique_ptr<Comm> split(int) const override {
+    return std::make_unique<LoopbackComm>(queue_, rank_, paths_, traffic_, scale_);
+  }
+  std::unique_ptr<Comm> split_by(const std::function<int(int)>& color) const override {
+    int part_rank = 0;
+    std::vector<int> nodes;
+    for (int r = 0; r < size_; ++r) {
+      if (color(r) != color(rank_)) continue;
+      if (r < rank_) ++part_rank;
+      nodes.push_back(paths_.nodes()[static_cast<std::size_t>(r)]);
+    }
+    return std::make_unique<LoopbackComm>(queue_, part_rank, Paths(std::move(nodes), paths_.links()),
+                                          traffic_, scale_);
+  }
+
+ private:
+  /// What `work` queues takes so long at least.
+  template <class Work>
+  void transfer(Lane lane, double seconds, Work work) {
+    if (seconds > 0) queue_.begin_transfer(lane);
+    work();
+    if (seconds > 0) queue_.end_transfer(lane, seconds);
+  }
+  /// Of a collective in which each member has `piece` bytes for, or of, all.
+  double collective(std::int64_t piece) const { return size_ > 1 ? paths_.all_to_all_members(piece) : 0; }
+
+  void deliver(Lane lane, std::span<const Send> sends, std::span<const Receive> receives) {
     std::vector<Tensor> own, others;
     bool to_itself = false;
     for (const Send& s : sends) {
-      if (s.to != rank_) count(Collective::exchange, lane, s.data.bytes());
       to_itself = to_itself || s.to == rank_;
       if (s.data.size() > 0) (s.to == rank_ ? own : others).push_back(as_bytes(s.data));
     }
@@ -68,39 +178,10 @@ class LoopbackComm : public Comm {
     }
   }
 
-  void all_reduce(std::span<std::int64_t> values, Reduce reduce) override {
-    if (reduce == Reduce::sum)
-      for (std::int64_t& v : values) v *= size_;
-  }
-  void all_reduce(std::span<double> values, Reduce reduce) override {
-    if (reduce == Reduce::sum)
-      for (double& v : values) v *= size_;
-  }
-  std::vector<std::string> all_gather(const std::string& mine) override {
-    return std::vector<std::string>(static_cast<std::size_t>(size_), mine);
-  }
-  void broadcast(std::string&, int) override {}
-  void barrier() override {}
-
-  /// Peers hold what this rank holds, the color too: the whole group again.
-  std::unique_ptr<Comm> split(int) const override {
-    return std::make_unique<LoopbackComm>(queue_, rank_, size_, traffic_, scale_);
-  }
-  std::unique_ptr<Comm> split_by(const std::function<int(int)>& color) const override {
-    int part_size = 0, part_rank = 0;
-    for (int r = 0; r < size_; ++r) {
-      if (color(r) != color(rank_)) continue;
-      if (r < rank_) ++part_rank;
-      ++part_size;
-    }
-    return std::make_unique<LoopbackComm>(queue_, part_rank, part_size, traffic_, scale_);
-  }
-
- private:
   void count(Collective what, Lane lane, std::int64_t bytes) {
     if (traffic_ == nullptr) return;
-    ++traffic_->calls[static_cast<int>(what)][static_cast<int>(lane)];
-    traffic_->bytes[static_cast<int>(what)][static_cast<int>(lane)] += bytes;
+    traffic_->calls[static_cast<int>(what)][static_cast<int>(lane)] += queue_.repeats();
+    traffic_->bytes[static_cast<int>(what)][static_cast<int>(lane)] += queue_.repeats() * bytes;
   }
   void multiply(Lane lane, const Tensor& t) {
     if (scale_ && size_ > 1 && t.size() > 0) scale_(lane, t, size_);
@@ -116,6 +197,7 @@ class LoopbackComm : public Comm {
 
   Queue& queue_;
   int rank_, size_;
+  Paths paths_;
   Traffic* traffic_;
   Scale scale_;
 };
@@ -130,7 +212,14 @@ std::int64_t Traffic::total() const {
 }
 
 std::unique_ptr<Comm> make_loopback_comm(Queue& queue, int rank, int size, Traffic* traffic, Scale scale) {
-  return std::make_unique<LoopbackComm>(queue, rank, size, traffic, std::move(scale));
+  need(size >= 1, "loopback group: no members");
+  return std::make_unique<LoopbackComm>(
+      queue, rank, Paths(std::vector<int>(static_cast<std::size_t>(size), 0), {}), traffic, std::move(scale));
+}
+
+std::unique_ptr<Comm> make_loopback_comm(Queue& queue, int rank, std::vector<int> nodes, Traffic* traffic,
+                                         const Links& links) {
+  return std::make_unique<LoopbackComm>(queue, rank, Paths(std::move(nodes), links), traffic, Scale{});
 }
 
 }  // namespace annulus

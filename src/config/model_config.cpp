@@ -305,32 +305,6 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   return c;
 }
 
-void override_rope(ModelConfig& c, const ModelSection& m) {
-  if (m.rope_type.empty() && m.rope_factor == 0 && m.rope_original_positions == 0 && m.rope_theta == 0)
-    return;
-  ordered_json json = read_json(c.json, m.path);
-  const bool nested = json.contains("rope_parameters") && !json["rope_parameters"].is_null();
-  const char* place = nested ? "rope_parameters" : "rope_scaling";
-  ordered_json rope = json.contains(place) && json[place].is_object() ? json[place] : ordered_json::object();
-  if (!m.rope_type.empty() && m.rope_type != c.rope.type) rope = ordered_json::object();
-  rope.erase("type");
-  rope["rope_type"] = m.rope_type.empty() ? c.rope.type : m.rope_type;
-  if (m.rope_factor != 0) rope["factor"] = m.rope_factor;
-  if (m.rope_original_positions != 0) rope["original_max_position_embeddings"] = m.rope_original_positions;
-  if (rope["rope_type"] == "llama3") {
-    const RopeConfig ramp;
-    if (!rope.contains("low_freq_factor")) rope["low_freq_factor"] = ramp.low_freq_factor;
-    if (!rope.contains("high_freq_factor")) rope["high_freq_factor"] = ramp.high_freq_factor;
-  }
-  const double theta = m.rope_theta != 0 ? m.rope_theta : c.rope.theta;
-  rope.erase("rope_theta");
-  if (nested) rope["rope_theta"] = theta;
-  if (!nested || json.contains("rope_theta")) json["rope_theta"] = theta;
-  json.erase("rope_scaling");
-  json[place] = rope;
-  c = parse_model_config(json.dump(2) + "\n", m.path + " with model.rope.* from the run's configuration");
-}
-
 std::vector<std::int64_t> ModelConfig::distinct_windows() const {
   std::vector<std::int64_t> out = windows;
   std::sort(out.begin(), out.end());

@@ -55,8 +55,14 @@ struct ModelConfig {
 ModelConfig parse_model_config(const std::string& json, const std::string& where);
 
 struct ModelSection;
-/// Applies the run's model.rope.* keys, to `json` as well, so that an exported folder computes the same.
-void override_rope(ModelConfig&, const ModelSection&);
+struct RunConfig;
+/// config.json with the run's model.rope.* keys written into it, in whichever of the two places the file
+/// uses, so that an exported folder computes the same.
+std::string with_overrides(const std::string& json, const ModelSection&, const std::string& where);
+
+/// Whether the positions of the run's longest document are among those that the model can tell apart. Returns
+/// a warning, with the figures, or nothing; usage error where the run itself stretches them, and not enough.
+std::string check_positions(const ModelConfig&, const RunConfig&);
 
 struct RopeFrequencies {
   std::vector<double> inv_freq;  // (rotary dims / 2)

@@ -64,8 +64,7 @@ void loss(Work& work, const RowInputs& row, const Tensor& x, double scale, const
     const Tensor rstd_tile = scope.take("rstd", DType::f32, {tile});
     const Tensor h_tile = scope.take("h", type, {tile, c.C});
     const Tensor logits_tile = scope.take("logits", type, {tile, c.V});
-    for (std::int64_t t = 0; t < T; t += tile) {
-      const std::int64_t n = std::min(tile, T - t);
+    for (const auto [t, n] : Tiles(work.queue, T, tile)) {
       const Tensor h = h_tile.rows(0, n), rstd = rstd_tile.rows(0, n), logits = logits_tile.rows(0, n);
       ops.rmsnorm_fwd(Lane::compute,
                       {.x = x.rows(t, n), .w = w.norm, .y = h, .rstd = rstd, .eps = c.norm_eps});

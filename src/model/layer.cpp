@@ -115,8 +115,7 @@ void Layer::mlp_forward(const LayerView& w, const Tensor& x1, const Tensor& y, c
   const Tensor h2 = scope.take("h2", type, {tile, c.C});
   const Tensor gu_tile = gu_saved ? Tensor{} : scope.take("gate_up", type, {tile, 2 * c.F});
   const Tensor s = scope.take("swiglu", type, {tile, c.F});
-  for (std::int64_t t = 0; t < T; t += tile) {
-    const std::int64_t n = std::min(tile, T - t);
+  for (const auto [t, n] : Tiles(work_.queue, T, tile)) {
     const Tensor gu = gu_saved ? gu_saved.rows(t, n) : gu_tile.rows(0, n);
     ops.rmsnorm_fwd(
         Lane::compute,
@@ -214,8 +213,7 @@ void Layer::mlp_backward(const LayerView& w, const LayerView& g, const Tensor& x
   const Tensor h2_tile = scope.take("h2", type, {tile, c.C});
   const Tensor gu_tile = gu_saved ? Tensor{} : scope.take("gate_up", type, {tile, 2 * c.F});
   const Tensor ds_tile = scope.take("dswiglu", type, {tile, c.F});
-  for (std::int64_t t = 0; t < T; t += tile) {
-    const std::int64_t n = std::min(tile, T - t);
+  for (const auto [t, n] : Tiles(work_.queue, T, tile)) {
     const Tensor rstd = rstd_tile.rows(0, n), h2 = h2_tile.rows(0, n), ds = ds_tile.rows(0, n);
     const Tensor gu = gu_saved ? gu_saved.rows(t, n) : gu_tile.rows(0, n);
     const Tensor dy = dx.rows(t, n), x = x1.rows(t, n);

@@ -108,6 +108,7 @@ struct AttentionBlock {
   std::int64_t q_at = 0, q_count = 0, q_position = 0;  // rows of q in this call; row position of the first
   std::int64_t k_at = 0, k_count = 0, k_position = 0;
   Cover cover = Cover::partial;
+  std::int64_t pairs = 0;  // visible ones; for estimates alone
 };
 
 /// Folds one visiting set of keys and values into the running softmax of all local queries:
@@ -212,8 +213,8 @@ struct AdamW {
   std::int64_t from = 0;  // index of the slice's first element in the parameter's full shape
 };
 
-/// One method an operation. A new operation: a struct above, a method here, a file in ops/cpu, a line in
-/// ops/dry, a kernel in cuda/kernels, and its case table in tests/ops.
+/// One method an operation. A new operation: a struct above, a method here, its cost in ops/cost.cpp, a file in
+/// ops/cpu, a line in ops/dry, a kernel in cuda/kernels, and its case table in tests/ops.
 class Ops {
  public:
   virtual ~Ops() = default;

@@ -1,10 +1,84 @@
 #include "ops/profiled.h"
+#include <unordered_map>
 
 namespace annulus {
 
+/// Pairs of stamps, each of one kind.
+class ProfiledBackend::Log {
+ public:
+  explicit Log(Queue& queue) : queue_(queue) {}
+  template <class Work>
+  void timed(const char* kind, Lane lane, Work work) {
+    const Stamp from = queue_.stamp(lane);
+    work();
+    calls_.push_back({kind, from, queue_.stamp(lane)});
+  }
+  std::map<std::string, OpTime> take() {
+    for (int l = 0; l < kLanes; ++l) queue_.sync(queue_.mark(static_cast<Lane>(l)));
+    std::map<std::string, OpTime> times;
+    for (const Call& c : calls_) {
+      OpTime& t = times[c.kind];
+      ++t.calls;
+      t.seconds += queue_.seconds(c.from, c.to);
+    }
+    calls_.clear();
+    queue_.forget_stamps();
+    return times;
+  }
+
+ private:
+  struct Call {
+    const char* kind;
+    Stamp from, to;
+  };
+  Queue& queue_;
+  std::vector<Call> calls_;
+};
+
+/// Passes everything on; the compute lane's waits for other lanes lie between two stamps.
+class ProfiledBackend::TimedQueue final : public Queue {
+ public:
+  TimedQueue(Queue& real, Log& log) : real_(real), log_(log) {}
+  Mark mark(Lane lane) override {
+    const Mark m = real_.mark(lane);
+    if (m.id != 0 && lane != Lane::compute) lanes_[m.id] = lane;
+    return m;
+  }
+  void wait(Lane lane, Mark m) override {
+    const auto of = lane == Lane::compute ? lanes_.find(m.id) : lanes_.end();
+    if (of == lanes_.end()) return real_.wait(lane, m);
+    constexpr const char* kinds[kLanes] = {"",
+                                           "waiting for the ring",
+                                           "waiting for weights",
+                                           "waiting for sums",
+                                           "waiting for experts",
+                                           "waiting for copies out",
+                                           "waiting for copies in"};
+    log_.timed(kinds[static_cast<int>(of->second)], lane, [&] { real_.wait(lane, m); });
+  }
+  void sync(Mark m) override { real_.sync(m); }
+  void copy(Lane lane, const Tensor& from, const Tensor& to) override { real_.copy(lane, from, to); }
+  void zero(Lane lane, const Tensor& t) override { real_.zero(lane, t); }
+  void begin_transfer(Lane lane) override { real_.begin_transfer(lane); }
+  void end_transfer(Lane lane, double seconds) override { real_.end_transfer(lane, seconds); }
+  bool repeat(std::int64_t times) override { return real_.repeat(times); }
+  std::int64_t repeats() const override { return real_.repeats(); }
+  Stamp stamp(Lane lane) override { return real_.stamp(lane); }
+  double seconds(Stamp from, Stamp to) override { return real_.seconds(from, to); }
+  void forget_stamps() override { real_.forget_stamps(); }
+
+  /// Marks of a step that has passed are not waited for any more.
+  void forget_marks() { lanes_.clear(); }
+
+ private:
+  Queue& real_;
+  Log& log_;
+  std::unordered_map<std::uint64_t, Lane> lanes_;
+};
+
 class ProfiledBackend::TimedOps final : public Ops {
  public:
-  explicit TimedOps(Backend& real) : queue_(real.queue()), ops_(real.ops()) {}
+  TimedOps(Ops& real, Log& log) : ops_(real), log_(log) {}
   const char* kind() const override { return ops_.kind(); }
 
   void embed_fwd(Lane l, const EmbedFwd& a) override {
@@ -96,44 +170,33 @@ class ProfiledBackend::TimedOps final : public Ops {
     return ops_.attention_bwd_bytes(a);
   }
 
-  std::map<std::string, OpTime> take() {
-    for (int l = 0; l < kLanes; ++l) queue_.sync(queue_.mark(static_cast<Lane>(l)));
-    std::map<std::string, OpTime> times;
-    for (const Call& c : calls_) {
-      OpTime& t = times[c.kind];
-      ++t.calls;
-      t.seconds += queue_.seconds(c.from, c.to);
-    }
-    calls_.clear();
-    queue_.forget_stamps();
-    return times;
-  }
-
  private:
-  struct Call {
-    const char* kind;
-    Stamp from, to;
-  };
   template <class Work>
   void timed(const char* kind, Lane lane, Work work) {
-    const Stamp from = queue_.stamp(lane);
-    work();
-    calls_.push_back({kind, from, queue_.stamp(lane)});
+    log_.timed(kind, lane, work);
   }
-  Queue& queue_;
   Ops& ops_;
-  std::vector<Call> calls_;
+  Log& log_;
 };
 
-ProfiledBackend::ProfiledBackend(Backend& real) : real_(real), ops_(std::make_unique<TimedOps>(real)) {}
+ProfiledBackend::ProfiledBackend(Backend& real)
+    : real_(real),
+      log_(std::make_unique<Log>(real.queue())),
+      queue_(std::make_unique<TimedQueue>(real.queue(), *log_)),
+      ops_(std::make_unique<TimedOps>(real.ops(), *log_)) {}
 ProfiledBackend::~ProfiledBackend() = default;
+
+Queue& ProfiledBackend::queue() {
+  return *queue_;
+}
 
 Ops& ProfiledBackend::ops() {
   return *ops_;
 }
 
 std::map<std::string, OpTime> ProfiledBackend::take() {
-  return ops_->take();
+  queue_->forget_marks();
+  return log_->take();
 }
 
 }  // namespace annulus

@@ -96,8 +96,7 @@ void TravellingSums::bring_home(const Route& route, int step) {
   const bool returns = route.reach(route.up(0)) == last;
   if (!leaves && !returns) return;
   const std::int64_t size = slot(last).size();
-  for (std::int64_t at = 0; at < size; at += passage_.size()) {
-    const std::int64_t n = std::min(passage_.size(), size - at);
+  for (const auto [at, n] : Tiles(queue_, size, passage_.size())) {
     std::vector<Send> sends;
     std::vector<Receive> receives;
     if (leaves) sends.push_back({route.owner(last), slot(last).span(at, n)});
@@ -112,8 +111,7 @@ void TravellingSums::pass_on(const Route& route, int step) {
   const bool leaves = route.passes_on(last), arrives = route.holds(step);
   if (!leaves && !arrives) return;
   const std::int64_t size = slot(last).size();
-  for (std::int64_t at = 0; at < size; at += passage_.size()) {
-    const std::int64_t n = std::min(passage_.size(), size - at);
+  for (const auto [at, n] : Tiles(queue_, size, passage_.size())) {
     const Tensor place = slot(last).span(at, n);
     const Tensor landing = leaves ? passage_.span(0, n) : place;
     std::vector<Send> sends;

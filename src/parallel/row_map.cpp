@@ -5,7 +5,7 @@
 namespace annulus {
 namespace {
 
-/// 1 + 2 + ... + n.
+/// 1 + 2 + ... + n; of -1: 0.
 std::int64_t triangle(std::int64_t n) {
   return n % 2 == 0 ? n / 2 * (n + 1) : (n + 1) / 2 * n;
 }
@@ -15,6 +15,17 @@ std::int64_t visible_pairs(std::int64_t from, std::int64_t to, std::int64_t wind
   if (window == 0) return triangle(to) - triangle(from);
   const std::int64_t bend = std::clamp(window, from, to);  // from here on every query sees `window` keys
   return triangle(bend) - triangle(from) + (to - bend) * window;
+}
+
+/// Pairs of queries [from, to) with keys [begin, end) of one document, all keys before all queries.
+std::int64_t pairs_across(std::int64_t from, std::int64_t to, std::int64_t begin, std::int64_t end,
+                          std::int64_t window) {
+  if (window == 0) return (to - from) * (end - begin);
+  // Queries below `bend` see all keys; from there on each sees one fewer than the one before, down to none.
+  const std::int64_t bend = std::clamp(begin + window, from, to),
+                     stop = std::clamp(end + window - 1, bend, to);
+  const std::int64_t some = stop - bend;
+  return (bend - from) * (end - begin) + some * (end + window - 1 - bend) - triangle(some - 1);
 }
 
 /// The same for each chunk of the row, summed over the windows. One pass over chunks and documents.
@@ -175,9 +186,25 @@ std::vector<AttentionBlock> RowMap::blocks(int q_member, int k_member, std::int6
                        .k_count = k.position + k.count - k_begin,
                        .k_position = k_begin,
                        .cover = cover});
+      found.back().pairs = pairs(found.back(), window);
     }
   }
   return found;
+}
+
+std::int64_t RowMap::pairs(const AttentionBlock& b, std::int64_t window) const {
+  if (b.cover == Cover::full) return b.q_count * b.k_count;
+  if (b.cover == Cover::causal) return triangle(b.q_count);
+  const std::int64_t begin = b.q_position, end = begin + b.q_count;
+  if (b.k_position != begin)  // one document
+    return pairs_across(begin, end, b.k_position, b.k_position + b.k_count, window);
+  std::int64_t sum = std::max<std::int64_t>(0, end - std::max(begin, shape_.used));  // padding sees itself
+  for (std::int64_t p = begin; p < std::min(end, shape_.used);) {
+    const std::int64_t stop = std::min(end, document_end(p));
+    sum += visible_pairs(0, stop - p, window);
+    p = stop;
+  }
+  return sum;
 }
 
 int RowMap::reach(int k_member, std::int64_t window) const {

@@ -64,6 +64,7 @@ class RowMap {
   struct Document {
     std::int64_t start, end;
   };
+  std::int64_t pairs(const AttentionBlock&, std::int64_t window) const;
   /// Whether any query of a run sees any key of another, or itself; `head`: the document of its first query.
   bool sees(const Run& q, const Document& head, const Run& k, std::int64_t window) const;
 

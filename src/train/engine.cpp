@@ -117,23 +117,32 @@ Groups make_groups(Backend& backend, const Comm& world, const Grid& grid, const 
   return g;
 }
 
-Groups make_loopback_groups(Backend& backend, const Grid& grid, const Node& node, const std::string& shard) {
-  const auto group = [&](int rank, int size) {
-    return backend.device_comm(make_loopback_comm(backend.queue(), rank, size));
+Groups make_loopback_groups(Backend& backend, const Grid& grid, const Node& node, const std::string& shard,
+                            const Pretence& pretence) {
+  // Members are `stride` ranks of the job apart, the first of them is `first`.
+  const auto group = [&](int rank, int size, int first, int stride) {
+    std::vector<int> nodes;
+    for (int i = 0; i < size; ++i) nodes.push_back((first + i * stride) / node.local_size);
+    return backend.device_comm(
+        make_loopback_comm(backend.queue(), rank, std::move(nodes), pretence.traffic, pretence.links));
   };
+  const int row = grid.data_index * grid.context();  // first rank of those that share the row
   Groups g;
-  g.world = group(grid.rank, grid.world);
-  g.context = group(grid.ring_index * grid.ulysses + grid.ulysses_index, grid.context());
-  g.ring = group(grid.ring_index, grid.ring);
-  g.ulysses = group(grid.ulysses_index, grid.ulysses);
+  g.world = group(grid.rank, grid.world, 0, 1);
+  g.context = group(grid.rank - row, grid.context(), row, 1);
+  g.ring = group(grid.ring_index, grid.ring, row + grid.ulysses_index, grid.ulysses);
+  g.ulysses = group(grid.ulysses_index, grid.ulysses, grid.rank - grid.ulysses_index, 1);
   const int members = shard == "world" ? grid.world : shard == "node" ? node.local_size : 1;
-  g.shard = group(shard == "world" ? grid.rank : shard == "node" ? node.local_rank : 0, members);
-  g.replica = group(grid.rank / members, grid.world / members);
-  g.expert = group(grid.expert_index, grid.expert);
+  const int piece = shard == "world" ? grid.rank : shard == "node" ? node.local_rank : 0;
+  g.shard = group(piece, members, grid.rank - piece, 1);
+  g.replica = group(grid.rank / members, grid.world / members, grid.rank % members, members);
+  g.expert = group(grid.expert_index, grid.expert, grid.rank - grid.expert_index, 1);
+  // Holders of the same experts are `expert` ranks apart.
   const int holders = grid.world / grid.expert, holder = grid.rank / grid.expert;
   const int sharers = expert_members(members, grid.expert);
-  g.expert_shard = group(holder % sharers, sharers);
-  g.expert_replica = group(holder / sharers, holders / sharers);
+  g.expert_shard = group(holder % sharers, sharers, grid.rank - holder % sharers * grid.expert, grid.expert);
+  g.expert_replica = group(holder / sharers, holders / sharers,
+                           grid.rank - holder / sharers * sharers * grid.expert, sharers * grid.expert);
   return g;
 }
 

@@ -42,8 +42,14 @@ EngineSpec make_spec(const ModelConfig&, const RunConfig&, const Grid&, DType co
 
 /// The tensor groups of a run, cut from the host group of all ranks. Collective.
 Groups make_groups(Backend&, const Comm& world, const Grid&, const Node&, const std::string& shard);
+/// What pretended groups count, and how fast their links are.
+struct Pretence {
+  Traffic* traffic = nullptr;  // outlives the groups
+  Links links;
+};
 /// The same sizes and places with pretended peers.
-Groups make_loopback_groups(Backend&, const Grid&, const Node&, const std::string& shard);
+Groups make_loopback_groups(Backend&, const Grid&, const Node&, const std::string& shard,
+                            const Pretence& = {});
 
 /// What an update says.
 struct UpdateResult {

@@ -44,15 +44,10 @@ std::int64_t group_rest(const std::string& folder, const char* limit, const char
 LocalRow plain_row(const EngineSpec& s) {
   const RowShape shape{.sequence = s.run.data.sequence, .used = s.run.data.sequence, .starts = {0}};
   const std::vector<std::int64_t> windows = s.model.distinct_windows();
-  LocalRow row{.map = RowMap(shape, s.grid.ring, s.grid.ulysses, s.per_member, windows),
-               .ids = {},
-               .targets = {},
-               .positions = {}};
-  const auto n = static_cast<std::size_t>(row.map.local_tokens());
-  row.ids.assign(n, 0);
-  row.targets.assign(n, 0);
-  row.positions.assign(n, 0);
-  return row;
+  return {.map = RowMap(shape, s.grid.ring, s.grid.ulysses, s.per_member, windows),
+          .ids = {},
+          .targets = {},
+          .positions = {}};
 }
 
 Layout plan_memory(const EngineSpec& spec, const Node& node, Place place, const Ops* sizes, bool with_eval) {
@@ -137,10 +132,7 @@ void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, co
   });
 }
 
-namespace {
-
-/// What the device may still hold: libraries load code and workspaces later, and fragmentation takes a
-/// little.
+/// Libraries load code and workspaces later, and fragmentation takes a little.
 std::int64_t device_budget(const Backend& backend, double limit_gb) {
   constexpr std::int64_t kReserve = 1'000'000'000;
   const std::int64_t free = backend.device_free_bytes() - kReserve;
@@ -150,24 +142,62 @@ std::int64_t device_budget(const Backend& backend, double limit_gb) {
 
 /// Pinned bytes of the optimizer's state, with optimizer.offload.
 std::int64_t offloaded_state_bytes(const EngineSpec& spec, const Node& node) {
+  if (!spec.run.optimizer.offload) return 0;
   const auto dry = make_dry_backend(Place::device, nullptr);
   Engine engine(*dry, make_loopback_groups(*dry, spec.grid, node, spec.run.parallel.shard),
                 std::make_unique<Arena>(dry->queue(), dry->memory()), spec, [] {});
   return engine.state().host_bytes();
 }
 
-/// Pinned bytes of one layer's saved tensors: input, attention output, log-sum-exp.
+/// Input, attention output, log-sum-exp; without recomputation the other inputs of the backward too.
 std::int64_t saved_bytes(const EngineSpec& s) {
   const std::int64_t T =
       RowMap::padded(s.run.data.sequence, s.grid.ring, s.grid.ulysses, s.per_member) / s.grid.context();
-  const std::int64_t width = bytes_of(s.options.compute), attention = s.options.keep_attention ? 1 : 0;
-  return T * (s.model.C * width + attention * s.model.H * (s.model.D * width + bytes_of(DType::f32)));
+  const ModelConfig& c = s.model;
+  const std::int64_t width = bytes_of(s.options.compute);
+  const bool all = !s.options.recompute, attention = all || s.options.keep_attention;
+  std::int64_t row = c.C * width;
+  if (attention) row += c.H * (c.D * width + bytes_of(DType::f32));
+  if (all) row += (c.C + 2 * c.F + (c.H + 2 * c.G) * c.D) * width;
+  return T * row;
+}
+
+namespace {
+
+std::int64_t layers_on_host(const EngineSpec& s, const MemoryBudget& budget) {
+  return std::min(s.model.L,
+                  std::max<std::int64_t>(0, budget.host) / std::max<std::int64_t>(1, saved_bytes(s)));
+}
+
+std::int64_t device_bytes(EngineSpec s, std::int64_t layers, const Node& node, const Ops* sizes,
+                          bool with_eval) {
+  s.options.offload_layers = layers;
+  return plan_memory(s, node, Place::device, sizes, with_eval).total_bytes();
 }
 
 }  // namespace
 
+std::int64_t fewest_offloaded(const EngineSpec& spec, const Node& node, const Ops* sizes, bool with_eval,
+                              const MemoryBudget& budget) {
+  const std::string& mode = spec.run.memory.offload;
+  const std::int64_t most = layers_on_host(spec, budget), L = spec.model.L;
+  const auto fits = [&](std::int64_t layers) {
+    return device_bytes(spec, layers, node, sizes, with_eval) <= budget.device;
+  };
+  std::int64_t low = mode == "all" ? L : 0, high = mode == "none" ? 0 : mode == "all" ? L : most;
+  if (budget.host < 0 || high > most || !fits(high)) return -1;
+  while (low < high) {
+    const std::int64_t mid = (low + high) / 2;
+    if (fits(mid))
+      high = mid;
+    else
+      low = mid + 1;
+  }
+  return low;
+}
+
 void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backend, bool with_eval,
-                const std::function<void(const std::string&)>& say) {
+                const std::function<void(const std::string&)>& say, int sharing) {
   if (backend.memory().place() == Place::host) {
     if (spec.run.memory.limit > 0)
       usage_error(
@@ -175,30 +205,12 @@ void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backen
           "device.kind=cuda");
     return;
   }
-  const std::string& mode = spec.run.memory.offload;
   const std::int64_t L = spec.model.L;
-  const std::int64_t budget = device_budget(backend, spec.run.memory.limit);
   const std::int64_t state = offloaded_state_bytes(spec, node);
-  const std::int64_t host = host_bytes_free() / 10 * 9 / node.local_size - state;
-  const std::int64_t host_layers =
-      std::min(L, std::max<std::int64_t>(0, host) / std::max<std::int64_t>(1, saved_bytes(spec)));
-  const auto needs = [&](std::int64_t layers) {
-    spec.options.offload_layers = layers;
-    return plan_memory(spec, node, Place::device, &backend.ops(), with_eval).total_bytes();
-  };
-  // The fewest layers whose offload makes the job fit; -1: not even all that the host can take.
-  const auto fewest = [&] {
-    std::int64_t low = mode == "all" ? L : 0, high = mode == "none" ? 0 : mode == "all" ? L : host_layers;
-    if (host < 0 || high > host_layers || needs(high) > budget) return std::int64_t{-1};
-    while (low < high) {
-      const std::int64_t mid = (low + high) / 2;
-      if (needs(mid) <= budget)
-        high = mid;
-      else
-        low = mid + 1;
-    }
-    return low;
-  };
+  const MemoryBudget budget{
+      .device = device_budget(backend, spec.run.memory.limit),
+      .host = host_bytes_free() / 10 * 9 / (sharing > 0 ? sharing : node.local_size) - state};
+  const auto fewest = [&] { return fewest_offloaded(spec, node, &backend.ops(), with_eval, budget); };
   std::int64_t layers = fewest();
   if (world.max(layers < 0 ? 1 : 0) > 0 && !spec.options.lean_backward) {
     spec.options.lean_backward = true;
@@ -207,15 +219,16 @@ void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backen
   const bool failed = layers < 0;
   agreed(world, "fitting the device's memory", [&] {
     if (!failed) return;
-    const std::int64_t most = mode == "none" ? 0 : std::min(L, host_layers);
-    environment_error("the job does not fit: rank " + std::to_string(spec.grid.rank) + " on host " +
-                      node.host + " needs " + gigabytes(needs(most)) +
-                      " of the device with the saved tensors of " + std::to_string(most) + " of " +
-                      std::to_string(L) + " layers on the host, and may take " + gigabytes(budget) +
-                      " (host memory: " + gigabytes(host + state) + " a rank, of which " + gigabytes(state) +
-                      " for the optimizer's state and " + gigabytes(saved_bytes(spec)) +
-                      " a layer); use more ranks with a larger parallel.context, memory.offload=auto, "
-                      "optimizer.offload=true, optimizer.state=bf16, or a shorter data.sequence");
+    const std::int64_t most = spec.run.memory.offload == "none" ? 0 : layers_on_host(spec, budget);
+    environment_error(
+        "the job does not fit: rank " + std::to_string(spec.grid.rank) + " on host " + node.host + " needs " +
+        gigabytes(device_bytes(spec, most, node, &backend.ops(), with_eval)) +
+        " of the device with the saved tensors of " + std::to_string(most) + " of " + std::to_string(L) +
+        " layers on the host, and may take " + gigabytes(budget.device) +
+        " (host memory: " + gigabytes(budget.host + state) + " a rank, of which " + gigabytes(state) +
+        " for the optimizer's state and " + gigabytes(saved_bytes(spec)) +
+        " a layer); use more ranks with a larger parallel.context, memory.offload=auto, "
+        "optimizer.offload=true, optimizer.state=bf16, or a shorter data.sequence");
   });
   spec.options.offload_layers = world.max(layers);
   if (state > 0) say("the optimizer's state goes to pinned host memory, " + gigabytes(state) + " a rank");

@@ -7,6 +7,7 @@
 #include "core/rng.h"
 #include "train/clock.h"
 #include "train/flops.h"
+#include "train/forecast.h"
 #include "train/memory_plan.h"
 #include "train/staging.h"
 
@@ -15,11 +16,8 @@ namespace {
 
 /// The rank's part of a row of documents of one length, with random tokens.
 LocalRow random_row(const EngineSpec& s, std::int64_t document) {
-  RowShape shape{.sequence = s.run.data.sequence, .used = s.run.data.sequence, .starts = {0}};
-  if (document > 0)
-    for (std::int64_t at = document; at < shape.used; at += document) shape.starts.push_back(at);
-  const std::vector<std::int64_t> windows = s.model.distinct_windows();
-  LocalRow row{RowMap(shape, s.grid.ring, s.grid.ulysses, s.per_member, windows), {}, {}, {}};
+  LocalRow row = row_of_documents(s, document);
+  const RowShape& shape = row.map.shape();
   const auto token = [&](std::int64_t p) {
     return static_cast<std::int32_t>(draw(1, Draw::test, 0, static_cast<std::uint64_t>(p))[0] %
                                      static_cast<std::uint32_t>(s.model.V));
@@ -102,8 +100,10 @@ RehearsalReport rehearse(Backend& real, const EngineSpec& spec, const Node& node
   Layout layout = plan_memory(spec, node, backend.memory().place(), &real.ops(), false);
   report.planned_bytes = layout.total_bytes();
   auto arena = std::make_unique<Arena>(backend.queue(), backend.memory(), std::move(layout));
-  Engine engine(backend, make_loopback_groups(backend, spec.grid, node, spec.run.parallel.shard),
-                std::move(arena), spec, [] {});
+  Engine engine(
+      backend,
+      make_loopback_groups(backend, spec.grid, node, spec.run.parallel.shard, {.links = options.links}),
+      std::move(arena), spec, [] {});
   {
     Staging staging(backend);
     fill_repeating(engine.state(), staging);

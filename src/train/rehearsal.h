@@ -13,7 +13,8 @@ struct RehearsalOptions {
   std::int64_t warmup = 1;  // steps before the timed ones
   std::int64_t steps = 3;
   std::int64_t document = 0;  // tokens of each document of the row; 0: one document
-  bool profile = false;       // one more step with every operation stamped
+  bool profile = false;       // every operation stamped, and what the computation waits for
+  Links links;                // transfers take as long as over these; rates of 0: as long as their copies
 };
 
 struct RehearsalReport {
@@ -30,7 +31,8 @@ struct RehearsalReport {
   double median() const;
 };
 
-/// Environment error when the job does not fit the device; error when the loss is not finite.
+/// `node`: where the rank would stand in the pretended job. Environment error when the job does not fit the
+/// device; error when the loss is not finite.
 RehearsalReport rehearse(Backend&, const EngineSpec&, const Node&, const RehearsalOptions&);
 
 /// The report as lines for a person: s/step, tokens/s, MFU, GB, and where the time goes.

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include "train/memory_plan.h"
 #include "train/weights_fill.h"
@@ -29,29 +28,6 @@ std::string config_json_of(const std::string& path) {
 }
 
 }  // namespace
-
-std::string with_overrides(const std::string& json, const ModelSection& m, const std::string& where) {
-  if (m.rope_type.empty() && m.rope_factor == 0 && m.rope_original_positions == 0 && m.rope_theta == 0)
-    return json;
-  nlohmann::ordered_json all = nlohmann::ordered_json::parse(json, nullptr, false);
-  if (!all.is_object()) input_error(where + ": config.json is not a JSON object");
-  const bool nested = all.contains("rope_parameters") && all["rope_parameters"].is_object();
-  if (nested) all.erase("rope_scaling");  // some files repeat it; one place is enough
-  nlohmann::ordered_json& rope = all[nested ? "rope_parameters" : "rope_scaling"];
-  if (!m.rope_type.empty()) {
-    // Another type has other keys; only theta is common to all.
-    nlohmann::ordered_json fresh = {{"rope_type", m.rope_type}};
-    if (rope.is_object() && rope.contains("rope_theta")) fresh["rope_theta"] = rope["rope_theta"];
-    rope = fresh;
-  }
-  if ((m.rope_factor != 0 || m.rope_original_positions != 0) && !rope.is_object())
-    usage_error("model.rope.factor is given, and " + where +
-                " has no rope scaling; give model.rope.type as well");
-  if (m.rope_factor != 0) rope["factor"] = m.rope_factor;
-  if (m.rope_original_positions != 0) rope["original_max_position_embeddings"] = m.rope_original_positions;
-  if (m.rope_theta != 0) (nested ? rope : all)["rope_theta"] = m.rope_theta;
-  return all.dump(2) + "\n";
-}
 
 ModelConfig model_config_of(const RunConfig& run) {
   const std::string& path = run.model.path;

@@ -21,8 +21,6 @@ struct ModelSource {
 ModelConfig model_config_of(const RunConfig&);
 /// The same on every rank. Weights are checked against the config.
 ModelSource open_model(const RunConfig&);
-/// config.json with the run's rope.* keys written into it, in whichever of the two places the file uses.
-std::string with_overrides(const std::string& json, const ModelSection&, const std::string& where);
 
 /// The token file of `files`: itself when it is one (.h5), else `out`, tokenized now unless `reuse` and it is
 /// there.

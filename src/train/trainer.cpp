@@ -41,6 +41,8 @@ void Trainer::open() {
   behind_ = std::make_unique<BackgroundSave>(backend_);
   check_fault_spec(run_.debug.fail);
   model_ = open_model(run_);
+  if (const std::string warning = check_positions(model_.config, run_); !warning.empty())
+    folder_.say(warning);
   model_print_ = model_fingerprint(model_.config, make_units(model_.config));
   EngineSpec spec = make_spec(model_.config, run_, grid_, compute_type(run_, backend_.memory().place()));
 

@@ -99,4 +99,74 @@ BOOST_FIXTURE_TEST_CASE(loopback_splits_by_what_a_rank_would_say, Fixture) {
   BOOST_TEST((front->rank() == 1 && front->size() == 3));
 }
 
+namespace {
+
+/// Writes down how long transfers are to take.
+class TransferLog : public Queue {
+ public:
+  Mark mark(Lane) override { return {}; }
+  void wait(Lane, Mark) override {}
+  void sync(Mark) override {}
+  void copy(Lane, const Tensor&, const Tensor&) override { copies += open ? 1 : 0; }
+  void zero(Lane, const Tensor&) override {}
+  void begin_transfer(Lane) override { open = true; }
+  void end_transfer(Lane, double s) override {
+    open = false;
+    seconds.push_back(s);
+  }
+  bool open = false;
+  int copies = 0;  // within transfers
+  std::vector<double> seconds;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(pretended_transfers_take_as_long_as_their_links) {
+  TransferLog log;
+  const Links links{.near = 100, .far = 10, .latency = 1};
+  std::vector<float> mine(3), all(18), sums(12);  // 12, 72 and 48 bytes
+  const auto took = [&](Comm& group, auto call) {
+    log.seconds.clear();
+    call(group);
+    return log.seconds.empty() ? 0.0 : log.seconds.back();
+  };
+  const auto gather = [&](Comm& g) { g.all_gather(Lane::gather, view(mine), view(all)); };
+  const auto reduce = [&](Comm& g) { g.reduce_scatter(Lane::reduce, view(all), view(mine)); };
+  const auto sum = [&](Comm& g) { g.all_reduce(Lane::reduce, view(sums)); };
+  const auto shift = [&](Comm& g) {
+    const Send send[] = {{1, view(mine)}};
+    const Receive receive[] = {{5, view(sums).span(0, 3)}};
+    g.exchange(Lane::ring, send, receive);
+  };
+  const auto spread = [&](Comm& g) {
+    const Send sends[] = {{0, view(mine)}, {1, view(mine)}, {2, view(mine)}, {3, view(mine)}};
+    const Receive receives[] = {{1, view(sums).span(0, 3)}};
+    g.exchange(Lane::dispatch, sends, receives);
+  };
+  const auto near = make_loopback_comm(log, 0, std::vector<int>(6, 4), nullptr, links);
+  const auto close = boost::test_tools::tolerance(1e-12);
+  BOOST_TEST(took(*near, gather) == 1 + 12 * 5 / 100.0, close);
+  BOOST_TEST(log.copies > 0);
+  BOOST_TEST(took(*near, reduce) == 1 + 12 * 5 / 100.0, close);
+  BOOST_TEST(took(*near, sum) == 2 * (1 + 8 * 5 / 100.0), close);
+  BOOST_TEST(took(*near, shift) == 1 + 12 / 100.0, close);
+  BOOST_TEST(took(*near, spread) == 1 + 36 / 100.0, close);  // to itself nothing is sent
+  // Two nodes of three: what comes from outside, over three links side by side; a shift at the slowest pace.
+  const auto far = make_loopback_comm(log, 0, {0, 0, 0, 1, 1, 1}, nullptr, links);
+  BOOST_TEST(took(*far, gather) == 1 + 36 / 30.0, close);
+  BOOST_TEST(took(*far, shift) == 1 + 12 / 10.0, close);
+  BOOST_TEST(took(*far, spread) == 1 + 12 / 10.0, close);
+  const auto pair = far->split_by([](int rank) { return rank / 2; });
+  BOOST_TEST(pair->size() == 2);
+  std::vector<float> two(6);
+  BOOST_TEST(
+      took(*pair, [&](Comm& g) { g.all_gather(Lane::gather, view(mine), view(two)); }) == 1 + 12 / 100.0,
+      close);
+  // Without links, and alone, a transfer takes as long as its copies.
+  const auto free = make_loopback_comm(log, 0, 6);
+  BOOST_TEST(took(*free, shift) == 0);
+  const auto alone = make_loopback_comm(log, 0, std::vector<int>{0}, nullptr, links);
+  BOOST_TEST(took(*alone, sum) == 0);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

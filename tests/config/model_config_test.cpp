@@ -259,6 +259,10 @@ BOOST_AUTO_TEST_CASE(malformed_files_are_refused_with_their_place) {
 }
 
 BOOST_AUTO_TEST_CASE(overriding_the_rope_also_changes_the_exported_json) {
+  const auto override_rope = [](ModelConfig& config, const ModelSection& m) {
+    const std::string json = with_overrides(config.json, m, "tiny");
+    config = parse_model_config(json, "tiny");
+  };
   ModelConfig c = parse(qwen3());
   ModelSection m;
   m.path = "tiny";

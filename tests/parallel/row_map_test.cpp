@@ -49,6 +49,7 @@ bool check_blocks(const RowMap& map, int q_member, int k_member, std::int64_t wi
         if (b.cover == Cover::causal) BOOST_REQUIRE(sees == (j <= i));
       }
     BOOST_REQUIRE(visible > 0);
+    BOOST_REQUIRE(visible == b.pairs);
     if (b.cover == Cover::causal) BOOST_REQUIRE((b.q_count == b.k_count && b.q_position == b.k_position));
     const bool square = b.q_count == b.k_count && b.q_position == b.k_position;
     if (b.cover == Cover::partial) {

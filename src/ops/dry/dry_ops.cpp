@@ -1,61 +1,90 @@
 #include "ops/dry/dry_ops.h"
+#include <algorithm>
+#include <limits>
 #include "ops/check.h"
 
 namespace annulus {
+namespace {
 
-void DryOps::embed_fwd(Lane, const EmbedFwd& a) {
-  check(a);
+/// What the CUDA backend asks for (cuda/attention/attention.cpp) where cuDNN takes the largest blocks: a
+/// block's gradients in T, unless they are the call's own, its log-sum-exp, and the library's own memory.
+bool by_library(const Tensor& q) {
+  return q.dtype == DType::bf16 && (q.shape[2] == 64 || q.shape[2] == 128);
 }
-void DryOps::embed_bwd(Lane, const EmbedBwd& a) {
-  check(a);
+
+/// Rows of the largest block that the library takes: its offsets are 31-bit.
+std::int64_t library_rows(const Tensor& t) {
+  return std::min<std::int64_t>(
+      t.shape[0], std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(1, t.stride()));
 }
-void DryOps::rmsnorm_fwd(Lane, const RmsNormFwd& a) {
-  check(a);
+
+std::int64_t lse_bytes(const Tensor& q) {
+  return q.shape[0] * q.shape[1] * bytes_of(DType::f32);
 }
-void DryOps::rmsnorm_bwd(Lane, const RmsNormBwd& a) {
+
+}  // namespace
+
+template <class Call>
+void DryOps::run(Lane lane, const Call& a) {
   check(a);
+  queue_.spend(lane, cost(a));
 }
-void DryOps::matmul(Lane, const Matmul& a) {
-  check(a);
+
+void DryOps::embed_fwd(Lane l, const EmbedFwd& a) {
+  run(l, a);
 }
-void DryOps::column_sum(Lane, const ColumnSum& a) {
-  check(a);
+void DryOps::embed_bwd(Lane l, const EmbedBwd& a) {
+  run(l, a);
 }
-void DryOps::qk_rope_fwd(Lane, const QkRopeFwd& a) {
-  check(a);
+void DryOps::rmsnorm_fwd(Lane l, const RmsNormFwd& a) {
+  run(l, a);
 }
-void DryOps::qk_rope_bwd(Lane, const QkRopeBwd& a) {
-  check(a);
+void DryOps::rmsnorm_bwd(Lane l, const RmsNormBwd& a) {
+  run(l, a);
 }
-void DryOps::attention_fwd(Lane, const AttentionFwd& a) {
+void DryOps::matmul(Lane l, const Matmul& a) {
+  run(l, a);
+}
+void DryOps::column_sum(Lane l, const ColumnSum& a) {
+  run(l, a);
+}
+void DryOps::qk_rope_fwd(Lane l, const QkRopeFwd& a) {
+  run(l, a);
+}
+void DryOps::qk_rope_bwd(Lane l, const QkRopeBwd& a) {
+  run(l, a);
+}
+void DryOps::attention_fwd(Lane l, const AttentionFwd& a) {
   check(a, attention_fwd_bytes(a));
+  queue_.spend(l, cost(a));
 }
-void DryOps::attention_delta(Lane, const AttentionDelta& a) {
-  check(a);
+void DryOps::attention_delta(Lane l, const AttentionDelta& a) {
+  run(l, a);
 }
-void DryOps::attention_bwd(Lane, const AttentionBwd& a) {
+void DryOps::attention_bwd(Lane l, const AttentionBwd& a) {
   check(a, attention_bwd_bytes(a));
+  queue_.spend(l, cost(a));
 }
-void DryOps::swiglu_fwd(Lane, const SwigluFwd& a) {
-  check(a);
+void DryOps::swiglu_fwd(Lane l, const SwigluFwd& a) {
+  run(l, a);
 }
-void DryOps::swiglu_bwd(Lane, const SwigluBwd& a) {
-  check(a);
+void DryOps::swiglu_bwd(Lane l, const SwigluBwd& a) {
+  run(l, a);
 }
-void DryOps::loss_tile(Lane, const LossTile& a) {
-  check(a);
+void DryOps::loss_tile(Lane l, const LossTile& a) {
+  run(l, a);
 }
-void DryOps::sum(Lane, const Sum& a) {
-  check(a);
+void DryOps::sum(Lane l, const Sum& a) {
+  run(l, a);
 }
-void DryOps::add(Lane, const Add& a) {
-  check(a);
+void DryOps::add(Lane l, const Add& a) {
+  run(l, a);
 }
-void DryOps::cast(Lane, const Cast& a) {
-  check(a);
+void DryOps::cast(Lane l, const Cast& a) {
+  run(l, a);
 }
-void DryOps::adamw(Lane, const AdamW& a) {
-  check(a);
+void DryOps::adamw(Lane l, const AdamW& a) {
+  run(l, a);
 }
 void DryOps::route_fwd(Lane, const RouteFwd& a) {
   check(a);
@@ -86,11 +115,25 @@ void DryOps::grouped_matmul(Lane, const GroupedMatmul& a) {
 }
 
 std::int64_t DryOps::attention_fwd_bytes(const AttentionFwd& a) const {
-  return sizes_ != nullptr ? sizes_->attention_fwd_bytes(a) : 0;
+  if (sizes_ != nullptr) return sizes_->attention_fwd_bytes(a);
+  if (rates_ == nullptr || !by_library(a.q) || a.q.shape[2] == 128) return 0;  // at 128 our own kernel leads
+  return a.q.bytes() + lse_bytes(a.q);
 }
 
 std::int64_t DryOps::attention_bwd_bytes(const AttentionBwd& a) const {
-  return sizes_ != nullptr ? sizes_->attention_bwd_bytes(a) : 0;
+  if (sizes_ != nullptr) return sizes_->attention_bwd_bytes(a);
+  if (rates_ == nullptr || !by_library(a.q)) return 0;
+  const std::int64_t heads = a.q.shape[1], row = heads * a.q.shape[2];
+  const auto library = [&](const char* key, std::int64_t elements) {
+    return static_cast<std::int64_t>(rates_->number(key) * static_cast<double>(elements));
+  };
+  const std::int64_t gradients = a.dq.dtype == a.q.dtype ? 0 : a.q.bytes() + 2 * a.k.bytes();
+  const std::int64_t queries = library_rows(a.q), keys = library_rows(a.k);
+  const std::int64_t largest =
+      gradients + lse_bytes(a.q) + library("scratch.attention_bwd.q", queries * row) +
+      library("scratch.attention_bwd.k", keys * row) + library("scratch.attention_bwd.row", queries * heads);
+  // Our own kernel, which takes the others, sums dQ in f32.
+  return gradients > 0 ? largest : std::max(largest, a.q.size() * bytes_of(DType::f32));
 }
 
 }  // namespace annulus

@@ -1,13 +1,18 @@
 #pragma once
+#include "ops/cost.h"
+#include "ops/dry/dry_queue.h"
 #include "ops/ops.h"
 
 namespace annulus {
 
-/// Computes nothing: checks every call as other backends do, so that a dry run finds what a real one would.
+/// Computes nothing: checks every call as other backends do, so that a dry run finds what a real one would,
+/// and spends its cost on the queue's clocks.
 class DryOps : public Ops {
  public:
-  /// `sizes`: whose attention scratch is being counted; null: nobody's.
-  explicit DryOps(const Ops* sizes) : sizes_(sizes) {}
+  /// `sizes`: whose attention scratch is being counted; null: that of the device that `rates` describe; both
+  /// null: nobody's.
+  DryOps(DryQueue& queue, const Ops* sizes, const Rates* rates)
+      : queue_(queue), sizes_(sizes), rates_(rates) {}
   const char* kind() const override { return "dry"; }
   void embed_fwd(Lane, const EmbedFwd&) override;
   void embed_bwd(Lane, const EmbedBwd&) override;
@@ -40,7 +45,12 @@ class DryOps : public Ops {
   std::int64_t attention_bwd_bytes(const AttentionBwd&) const override;
 
  private:
+  template <class Call>
+  void run(Lane, const Call&);
+
+  DryQueue& queue_;
   const Ops* sizes_;
+  const Rates* rates_;
 };
 
 }  // namespace annulus
