@@ -98,8 +98,6 @@ void check_layout(const RunConfig& c) {
   refuse_if(p.ulysses > 1, "parallel.ulysses", number(p.ulysses),
             "heads are not cut over ranks by this build",
             "give 1: the ring alone takes any parallel.context");
-  refuse_if(p.expert > 1, "parallel.expert", number(p.expert),
-            "mixture-of-experts is not supported by this build", "give 1");
 }
 
 void check_device(const RunConfig& c) {

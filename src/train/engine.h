@@ -36,6 +36,12 @@ struct EngineSpec {
   double aux_coefficient = 0;  // of the load balancing loss
 };
 
+/// The grid that the configuration asks for.
+inline Grid make_grid(int rank, int world, const ParallelSection& p) {
+  return make_grid(rank, world, static_cast<int>(p.context), static_cast<int>(p.ulysses),
+                   static_cast<int>(p.expert));
+}
+
 /// Settles what the config leaves open (tiles, keep_attention, types) for this model and grid.
 EngineSpec make_spec(const ModelConfig&, const RunConfig&, const Grid&, DType compute);
 

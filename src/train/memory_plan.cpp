@@ -108,7 +108,7 @@ void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, co
     const Lever levers[] = {
         {"memory.recompute=layer", [](EngineSpec& s) { s.options.recompute = true; }},
         {"memory.loss_tile=128", [](EngineSpec& s) { s.options.loss_tile = 128; }},
-        {"memory.mlp_tile=1024", [](EngineSpec& s) { s.options.mlp_tile = 1024; }},
+        {"memory.mlp_tile=1024", [](EngineSpec& s) { s.options.mlp_tile = s.options.expert_tile = 1024; }},
         {"memory.keep_attention=false", [](EngineSpec& s) { s.options.keep_attention = false; }},
         {"memory.attention_groups=" + std::to_string(spec.model.G / spec.grid.ulysses),
          [](EngineSpec& s) { s.run.memory.attention_groups = s.model.G / s.grid.ulysses; }}};
@@ -146,12 +146,13 @@ std::int64_t device_budget(const Backend& backend, double limit_gb) {
   return std::min(free, static_cast<std::int64_t>(limit_gb * 1e9) - backend.device_used_bytes() - kReserve);
 }
 
-/// Pinned bytes of one layer's saved tensors: input, attention output, log-sum-exp.
+/// Pinned bytes of one layer's saved tensors: input, attention output, log-sum-exp, chosen experts.
 std::int64_t saved_bytes(const EngineSpec& s) {
   const std::int64_t T =
       RowMap::padded(s.run.data.sequence, s.grid.ring, s.grid.ulysses, s.per_member) / s.grid.context();
   const std::int64_t width = bytes_of(s.options.compute), attention = s.options.keep_attention ? 1 : 0;
-  return T * (s.model.C * width + attention * s.model.H * (s.model.D * width + bytes_of(DType::f32)));
+  return T * (s.model.C * width + attention * s.model.H * (s.model.D * width + bytes_of(DType::f32)) +
+              s.model.K * bytes_of(DType::i32));
 }
 
 }  // namespace

@@ -57,14 +57,24 @@ void Trainer::run_step() {
 
   // The one division: losses and gradients are sums, and each target weighs the same wherever it lies.
   const double scale = r.targets > 0 ? 1.0 / static_cast<double>(r.targets) : 0.0;
-  double sums[2] = {};  // nll, flops of rows that this rank is the first holder of
+  const double token_share = r.tokens > 0 ? 1.0 / static_cast<double>(r.tokens) : 0.0;
+  const double aux_coefficient = engine_->spec().aux_coefficient;
+  double sums[3] = {};  // nll; flops and auxiliary loss of rows that this rank is the first holder of
+  double load_max = 0;
   for (const LocalRow& row : local) {
-    sums[0] += engine_->micro(row, scale).nll;
-    if (grid_.ring_index == 0 && grid_.ulysses_index == 0)
-      sums[1] += model_flops(model_.config, row.map.shape());
+    const RowTotals totals = engine_->micro(row, scale, aux_coefficient * token_share);
+    sums[0] += totals.nll;
+    load_max = std::max(load_max, totals.router.load_max);
+    if (grid_.ring_index != 0 || grid_.ulysses_index != 0) continue;
+    sums[1] += model_flops(model_.config, row.map.shape());
+    sums[2] += totals.router.aux * static_cast<double>(row.map.shape().used);
   }
   world_.all_reduce(std::span<double>(sums));
-  r.loss = sums[0] * scale;
+  world_.all_reduce(std::span<double>(&load_max, 1), Reduce::max);
+  r.experts = model_.config.E > 0;
+  r.aux_loss = sums[2] * token_share;
+  r.expert_load_max = load_max;
+  r.loss = sums[0] * scale + aux_coefficient * r.aux_loss;
   r.flops = sums[1];
   if (r.targets == 0)
     folder_.say("step " + std::to_string(r.step) + " has no target: its loss is 0 and its gradient zero");
