@@ -17,25 +17,40 @@ namespace {
 // 7 rows, 3 a step: an epoch is 3 steps, its last one short.
 const std::vector<std::int64_t> kLengths = {61, 30, 47, 53, 64, 29, 58};
 
+/// Ranks of a life and how they share rows and experts.
+struct Shares {
+  int ranks, context, expert = 1;
+  std::string text() const {
+    return std::to_string(ranks) + std::to_string(context) + std::to_string(expert);
+  }
+};
+
 class Runs {
  public:
-  explicit Runs(Comm& world) : world_(world), folder_(world) {
-    if (world.rank() == 0) std::ofstream(folder_.path("data.jsonl")) << token_rows(kLengths, {}, 96);
+  /// `vocabulary`: of the model, or less.
+  explicit Runs(Comm& world, std::string model = "qwen3_tied_yarn", std::int64_t vocabulary = 96)
+      : world_(world), folder_(world), model_(std::move(model)) {
+    if (world.rank() == 0)
+      std::ofstream(folder_.path("data.jsonl")) << token_rows(kLengths, {}, vocabulary);
     world.barrier();
   }
   std::string dir(const std::string& name) const { return folder_.path(name); }
   RunConfig config(const std::string& name, int context, std::vector<std::string> more = {}) const {
+    return config(name, {0, context, 1}, std::move(more));
+  }
+  RunConfig config(const std::string& name, const Shares& at, std::vector<std::string> more = {}) const {
     std::vector<std::string> flags = {"--run.dir",          folder_.path(name),
                                       "--data.train",       folder_.path("data.jsonl"),
                                       "--data.packing",     "none",
                                       "--data.sequence",    "67",
                                       "--data.shuffle",     "true",
-                                      "--parallel.context", std::to_string(context),
+                                      "--parallel.context", std::to_string(at.context),
+                                      "--parallel.expert",  std::to_string(at.expert),
                                       "--train.rows",       "3",
                                       "--train.steps",      "6",
                                       "--checkpoint.keep",  "9"};
     flags.insert(flags.end(), more.begin(), more.end());
-    return tiny_run("qwen3_tied_yarn", flags);
+    return tiny_run(model_, flags);
   }
   std::string last(const std::string& name) const {
     return folder_.path(name) + "/checkpoints/step-000006.h5";
@@ -45,22 +60,21 @@ class Runs {
  private:
   Comm& world_;
   SharedFolder folder_;
+  std::string model_;
 };
 
 /// Stops after `stop` steps on one layout, goes on in another, and compares with `want`, an uninterrupted
 /// run.
-void check_resume(Runs& runs, int ranks, int context, int ranks_after, int context_after, std::int64_t stop,
+void check_resume(Runs& runs, const Shares& before, const Shares& after, std::int64_t stop,
                   const std::string& straight, const Life& want, bool bitwise) {
-  const std::string name = "resumed-" + std::to_string(ranks) + std::to_string(context) + "-" +
-                           std::to_string(ranks_after) + std::to_string(context_after) + "-" +
-                           std::to_string(stop);
-  on_ranks(runs.world(), ranks, [&](Comm& group) {
-    const Life first = live(group, runs.config(name, context), stop);
+  const std::string name = "resumed-" + before.text() + "-" + after.text() + "-" + std::to_string(stop);
+  on_ranks(runs.world(), before.ranks, [&](Comm& group) {
+    const Life first = live(group, runs.config(name, before), stop);
     BOOST_TEST(static_cast<int>(first.exit) == 75, name);
     BOOST_TEST(static_cast<std::int64_t>(first.steps.size()) == stop, name);
   });
-  on_ranks(runs.world(), ranks_after, [&](Comm& group) {
-    const Life second = live(group, runs.config(name, context_after));
+  on_ranks(runs.world(), after.ranks, [&](Comm& group) {
+    const Life second = live(group, runs.config(name, after));
     BOOST_TEST(static_cast<int>(second.exit) == 0, name);
     BOOST_REQUIRE_MESSAGE(static_cast<std::int64_t>(second.steps.size()) == 6 - stop, name);
     for (std::size_t k = 0; k < second.steps.size(); ++k) {
@@ -104,14 +118,35 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_is_the_same_run,
   }
   const std::string straight = "straight-1-0";
   // Steps 2 and 5 are in the middle of the first and the second epoch, 3 is between them.
-  for (const std::int64_t stop : {2, 3, 5}) check_resume(runs, 1, 1, 1, 1, stop, straight, one, true);
+  for (const std::int64_t stop : {2, 3, 5}) check_resume(runs, {1, 1}, {1, 1}, stop, straight, one, true);
   Life four;
   on_ranks(*world, 4, [&](Comm& group) { four = live(group, runs.config("straight-4", 2)); });
-  check_resume(runs, 4, 2, 4, 2, 3, "straight-4", four, true);
-  check_resume(runs, 2, 2, 1, 1, 2, straight, one, false);
-  check_resume(runs, 2, 1, 4, 4, 3, straight, one, false);
-  check_resume(runs, 4, 2, 3, 1, 5, straight, one, false);
-  check_resume(runs, 4, 1, 3, 3, 2, straight, one, false);
+  check_resume(runs, {4, 2}, {4, 2}, 3, "straight-4", four, true);
+  check_resume(runs, {2, 2}, {1, 1}, 2, straight, one, false);
+  check_resume(runs, {2, 1}, {4, 4}, 3, straight, one, false);
+  check_resume(runs, {4, 2}, {3, 1}, 5, straight, one, false);
+  check_resume(runs, {4, 1}, {3, 3}, 2, straight, one, false);
+}
+
+BOOST_AUTO_TEST_CASE(a_resumed_run_of_experts_is_the_same_run_however_they_are_shared,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  CpuQueue queue;
+  const auto world = session().world(queue);
+  Runs runs(*world, "moe", 61);
+  Life one;
+  {
+    const auto self = world->split(world->rank());
+    one = live(*self, runs.config("straight-1-" + std::to_string(world->rank()), 1));
+  }
+  for (const StepReport& r : one.steps) BOOST_TEST((r.experts && r.aux_loss > 2.9 && r.expert_load_max >= 1));
+  const std::string straight = "straight-1-0";
+  Life four;
+  on_ranks(*world, 4, [&](Comm& group) { four = live(group, runs.config("straight-4", Shares{4, 2, 4})); });
+  check_resume(runs, {4, 2, 4}, {4, 2, 4}, 3, "straight-4", four, true);
+  check_resume(runs, {4, 1, 4}, {4, 2, 2}, 2, straight, one, false);
+  check_resume(runs, {2, 2, 2}, {1, 1, 1}, 3, straight, one, false);
+  check_resume(runs, {1, 1, 1}, {4, 4, 4}, 5, straight, one, false);
+  check_resume(runs, {3, 3, 1}, {4, 1, 2}, 2, straight, one, false);
 }
 
 BOOST_AUTO_TEST_CASE(what_may_not_change_is_refused_by_name, *boost::unit_test::label("slow")) {
