@@ -52,8 +52,7 @@ Exit run_eval(Program& program) {
   }
   if (run.data.eval.empty()) usage_error("data.eval is not set: give the files to evaluate on");
   Comm& world = program.world;
-  const Grid grid = make_grid(world.rank(), world.size(), static_cast<int>(run.parallel.context),
-                              static_cast<int>(run.parallel.ulysses));
+  const Grid grid = make_grid(world.rank(), world.size(), run.parallel);
   const std::unique_ptr<Backend> backend = make_backend(program, run);
   const ModelSource model = open_model(run);
   if (const std::string warning = check_positions(model.config, run); !warning.empty()) say(program, warning);

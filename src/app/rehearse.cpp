@@ -35,9 +35,9 @@ Exit run_rehearse(Program& program) {
       usage_error("--layers is beyond the model's " + std::to_string(model.L) + " layers");
     model.L = layers;
     model.windows.resize(static_cast<std::size_t>(layers));
+    if (!model.sparse.empty()) model.sparse.resize(static_cast<std::size_t>(layers));
   }
-  const Grid grid =
-      make_grid(rank, ranks, static_cast<int>(run.parallel.context), static_cast<int>(run.parallel.ulysses));
+  const Grid grid = make_grid(rank, ranks, run.parallel);
   const std::unique_ptr<Backend> backend = make_backend(program, run);
   say(program, backend->describe());
   EngineSpec spec = make_spec(model, run, grid, compute_type(run, backend->memory().place()));

@@ -99,8 +99,6 @@ void check_layout(const RunConfig& c) {
   refuse_if(2 * p.context > c.data.sequence, "parallel.context", number(p.context),
             "data.sequence is " + number(c.data.sequence),
             "a row needs at least two tokens a rank: lengthen it or take fewer ranks");
-  refuse_if(p.expert > 1, "parallel.expert", number(p.expert),
-            "mixture-of-experts is not supported by this build", "give 1");
 }
 
 void check_device(const RunConfig& c) {

@@ -6,6 +6,7 @@
 #include <set>
 #include "io/checkpoint.h"
 #include "io/elements.h"
+#include "io/expert_names.h"
 #include "io/import_facts.h"
 #include "io/safetensors.h"
 
@@ -131,7 +132,7 @@ class H5Weights : public WeightSource {
 
 std::unique_ptr<WeightSource> open_weights(const std::string& path) {
   std::error_code none;
-  if (fs::is_directory(path, none)) return std::make_unique<HuggingFaceFolder>(path);
+  if (fs::is_directory(path, none)) return stack_experts(std::make_unique<HuggingFaceFolder>(path));
   if (!fs::exists(path, none))
     input_error("there is no model at " + path + "; give a Hugging Face folder or an Annulus .h5 file");
   return std::make_unique<H5Weights>(path);

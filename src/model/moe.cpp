@@ -66,7 +66,8 @@ void Moe::pack(int i, const ExpertTile& t, const ExpertTravel& travel, const Roo
                                            .token = token,
                                            .slots = home.slots,
                                            .shares = home.shares,
-                                           .place = travel.place(i, t)});
+                                           .place = travel.place(i, t),
+                                           .experts = work_.experts->shape().here()});
   work_.ops.gather_rows(Lane::compute, {.x = room.h2.rows(0, t.tokens), .index = token, .y = home.x});
   if (dy) work_.ops.gather_rows(Lane::compute, {.x = dy, .index = token, .y = home.dy});
 }
@@ -131,7 +132,7 @@ void Moe::compute_forward(const ExpertTile& t, const ExpertRows& away, const Exp
                                    .row = row,
                                    .share = room.share.rows(0, P),
                                    .place = place,
-                                   .experts = w.wgu.shape[0]});
+                                   .experts = work_.experts->shape().here()});
   ops.gather_rows(Lane::compute, {.x = away.x, .index = row, .y = x});
   ops.grouped_matmul(Lane::compute, {.a = x, .b = w.wgu, .c = gu, .offsets = t.offsets, .trans_b = true});
   ops.swiglu_fwd(Lane::compute, {.gu = gu, .h = h});
@@ -188,7 +189,7 @@ void Moe::compute_backward(const ExpertTile& t, const ExpertRows& away, const Ex
                                    .row = row,
                                    .share = share,
                                    .place = place,
-                                   .experts = w.wgu.shape[0]});
+                                   .experts = work_.experts->shape().here()});
   ops.gather_rows(Lane::compute, {.x = away.x, .index = row, .y = x});
   ops.gather_rows(Lane::compute, {.x = away.dy, .index = row, .y = dy});
   ops.grouped_matmul(Lane::compute, {.a = x, .b = w.wgu, .c = gu, .offsets = t.offsets, .trans_b = true});

@@ -32,10 +32,16 @@ struct EngineSpec {
   Grid grid;
   ModelOptions options;
   StateOptions state;
-  int per_member = 1;   // chunks per ring member, of the row map
-  bool frozen = false;  // weights alone: no gradients, no moments (evaluation)
+  int per_member = 1;          // chunks per ring member, of the row map
+  bool frozen = false;         // weights alone: no gradients, no moments (evaluation)
   double aux_coefficient = 0;  // of the load balancing loss
 };
+
+/// The grid that the configuration asks for.
+inline Grid make_grid(int rank, int world, const ParallelSection& p) {
+  return make_grid(rank, world, static_cast<int>(p.context), static_cast<int>(p.ulysses),
+                   static_cast<int>(p.expert));
+}
 
 /// Settles what the config leaves open (tiles, keep_attention, types) for this model and grid.
 EngineSpec make_spec(const ModelConfig&, const RunConfig&, const Grid&, DType compute);

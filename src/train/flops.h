@@ -1,5 +1,5 @@
 // Model flops by the convention of our tables: visible pairs only (a causal document of n tokens has
-// n (n + 1) / 2), backward twice the forward, recomputation not counted.
+// n (n + 1) / 2), of experts those that a token takes, backward twice the forward, recomputation not counted.
 #pragma once
 #include <cstdint>
 #include "config/model_config.h"

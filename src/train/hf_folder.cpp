@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include "io/checkpoint.h"
+#include "io/expert_names.h"
 #include "io/hf_export.h"
 #include "train/setup.h"
 
@@ -59,15 +60,17 @@ void export_folder(Comm& world, const std::string& h5_path, const std::string& f
   if (std::int64_t there = world.rank() == 0 && fs::is_directory(fact(kFolderFact)) ? 1 : 0;
       world.max(there) > 0)
     request.source_folder = fact(kFolderFact);
-  for (const StoredTensor& t : weights->tensors()) {
-    StoredTensor out = t;
-    for (const std::string& name : {std::string(), t.name})
-      if (types.is_object() && types.contains(name) && types[name].is_string()) out.dtype = types[name];
-    request.tensors.push_back(out);
+  std::map<std::string, SplitTensor> places;
+  for (SplitTensor& t : split_experts(weights->tensors())) {
+    for (const std::string& name : {std::string(), t.from})
+      if (types.is_object() && types.contains(name) && types[name].is_string()) t.tensor.dtype = types[name];
+    request.tensors.push_back(t.tensor);
+    places.emplace(t.tensor.name, t);
   }
   export_hf(world, request,
             [&](const std::string& name, std::int64_t from, std::int64_t count, const Tensor& to) {
-              reader->read(kModel + name, from, count, to);
+              const SplitTensor& place = places.at(name);
+              reader->read(kModel + place.from, place.at + from, count, to);
               beat();
             });
 }

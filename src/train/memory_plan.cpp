@@ -105,7 +105,7 @@ void check_host_memory(Comm& world, const EngineSpec& spec, const Node& node, co
     const Lever levers[] = {
         {"memory.recompute=layer", [](EngineSpec& s) { s.options.recompute = true; }},
         {"memory.loss_tile=128", [](EngineSpec& s) { s.options.loss_tile = 128; }},
-        {"memory.mlp_tile=1024", [](EngineSpec& s) { s.options.mlp_tile = 1024; }},
+        {"memory.mlp_tile=1024", [](EngineSpec& s) { s.options.mlp_tile = s.options.expert_tile = 1024; }},
         {"memory.keep_attention=false", [](EngineSpec& s) { s.options.keep_attention = false; }},
         {"memory.attention_groups=" + std::to_string(key_heads),
          [&](EngineSpec& s) { s.run.memory.attention_groups = key_heads; }}};
@@ -149,7 +149,8 @@ std::int64_t offloaded_state_bytes(const EngineSpec& spec, const Node& node) {
   return engine.state().host_bytes();
 }
 
-/// Input, attention output, log-sum-exp; without recomputation the other inputs of the backward too.
+/// Input, attention output, log-sum-exp, chosen experts; without recomputation the other inputs of the
+/// backward too.
 std::int64_t saved_bytes(const EngineSpec& s) {
   const std::int64_t T =
       RowMap::padded(s.run.data.sequence, s.grid.ring, s.grid.ulysses, s.per_member) / s.grid.context();
@@ -159,6 +160,7 @@ std::int64_t saved_bytes(const EngineSpec& s) {
   std::int64_t row = c.C * width;
   if (attention) row += c.H * (c.D * width + bytes_of(DType::f32));
   if (all) row += (c.C + 2 * c.F + (c.H + 2 * c.G) * c.D) * width;
+  row += c.K * bytes_of(DType::i32);
   return T * row;
 }
 
@@ -220,15 +222,15 @@ void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backen
   agreed(world, "fitting the device's memory", [&] {
     if (!failed) return;
     const std::int64_t most = spec.run.memory.offload == "none" ? 0 : layers_on_host(spec, budget);
-    environment_error(
-        "the job does not fit: rank " + std::to_string(spec.grid.rank) + " on host " + node.host + " needs " +
-        gigabytes(device_bytes(spec, most, node, &backend.ops(), with_eval)) +
-        " of the device with the saved tensors of " + std::to_string(most) + " of " + std::to_string(L) +
-        " layers on the host, and may take " + gigabytes(budget.device) +
-        " (host memory: " + gigabytes(budget.host + state) + " a rank, of which " + gigabytes(state) +
-        " for the optimizer's state and " + gigabytes(saved_bytes(spec)) +
-        " a layer); use more ranks with a larger parallel.context, memory.offload=auto, "
-        "optimizer.offload=true, optimizer.state=bf16, or a shorter data.sequence");
+    environment_error("the job does not fit: rank " + std::to_string(spec.grid.rank) + " on host " +
+                      node.host + " needs " +
+                      gigabytes(device_bytes(spec, most, node, &backend.ops(), with_eval)) +
+                      " of the device with the saved tensors of " + std::to_string(most) + " of " +
+                      std::to_string(L) + " layers on the host, and may take " + gigabytes(budget.device) +
+                      " (host memory: " + gigabytes(budget.host + state) + " a rank, of which " +
+                      gigabytes(state) + " for the optimizer's state and " + gigabytes(saved_bytes(spec)) +
+                      " a layer); use more ranks with a larger parallel.context, memory.offload=auto, "
+                      "optimizer.offload=true, optimizer.state=bf16, or a shorter data.sequence");
   });
   spec.options.offload_layers = world.max(layers);
   if (state > 0) say("the optimizer's state goes to pinned host memory, " + gigabytes(state) + " a rank");

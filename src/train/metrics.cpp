@@ -50,6 +50,10 @@ std::string metric_line(const StepReport& r, std::int64_t tokens_seen, int ranks
   j["device_peak_bytes"] = bytes.device_peak;
   j["device_used_bytes"] = bytes.device_used;
   j["host_peak_bytes"] = bytes.host_peak;
+  if (r.experts) {
+    j["aux_loss"] = r.aux_loss;
+    j["expert_load_max"] = r.expert_load_max;
+  }
   if (!extra.empty()) j.update(Json::parse(extra));
   return j.dump();
 }

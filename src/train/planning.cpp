@@ -35,8 +35,9 @@ bool settle(EngineSpec& spec, const Node& node, const Ops& sizes, Place place, c
     spec.options.lean_backward = true;
     layers = fewest_offloaded(spec, node, &sizes, false, budget);
   }
-  const std::int64_t most =
-      spec.run.memory.offload == "none" ? 0 : std::clamp<std::int64_t>(budget.host / saved_bytes(spec), 0, spec.model.L);
+  const std::int64_t most = spec.run.memory.offload == "none"
+                                ? 0
+                                : std::clamp<std::int64_t>(budget.host / saved_bytes(spec), 0, spec.model.L);
   spec.options.offload_layers = layers < 0 ? most : layers;
   return layers >= 0;
 }

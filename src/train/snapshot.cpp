@@ -87,10 +87,10 @@ std::string joined(const std::vector<std::string>& values) {
 bool may_change(const std::string& key, const RunConfig& run) {
   static const std::set<std::string> kSections = {"run",    "parallel",   "memory",
                                                   "device", "checkpoint", "debug"};
-  static const std::set<std::string> kKeys = {"model.path",       "model.init",           "data.eval",
-                                              "data.tokenizer",   "data.skip_bad",        "train.rows",
-                                              "train.eval_every", "train.eval_positions", "train.log_every",
-                                              "optimizer.offload"};
+  static const std::set<std::string> kKeys = {"model.path",        "model.init",           "data.eval",
+                                              "data.tokenizer",    "data.skip_bad",        "train.rows",
+                                              "train.eval_every",  "train.eval_positions", "train.log_every",
+                                              "optimizer.offload", "moe.imbalance"};
   if (kSections.count(key.substr(0, key.find('.'))) > 0 || kKeys.count(key) > 0) return true;
   // Texts are tokenized once, into the run's own file; a token file may have moved.
   if (key == "data.train") return run.data.train.size() == 1 && run.data.train[0].ends_with(".h5");
@@ -135,6 +135,8 @@ std::string model_fingerprint(const ModelConfig& c, const std::vector<Unit>& uni
         c.rope.mscale_all_dim, c.rope.low_freq_factor, c.rope.high_freq_factor})
     all += " " + std::to_string(v);
   for (const std::int64_t w : c.windows) all += " w" + std::to_string(w);
+  if (c.E > 0)
+    all += " experts " + std::to_string(c.K) + " of " + std::to_string(c.E) + (c.normalize_topk ? " n" : "");
   for (const Unit& unit : units)
     for (const Parameter& p : unit.parameters) {
       all += "\n" + p.name;

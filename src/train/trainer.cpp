@@ -23,8 +23,7 @@ Trainer::Trainer(Comm& world, const Node& node, Backend& backend, const RunConfi
       node_(node),
       backend_(backend),
       run_(run),
-      grid_(make_grid(world.rank(), world.size(), static_cast<int>(run.parallel.context),
-                      static_cast<int>(run.parallel.ulysses))),
+      grid_(make_grid(world.rank(), world.size(), run.parallel)),
       folder_(world, run.run.dir),
       watchdog_(run.run.stall_seconds, node.host) {
   try {

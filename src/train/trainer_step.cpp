@@ -68,21 +68,32 @@ void Trainer::run_step() {
 
   // The one division: losses and gradients are sums, and each target weighs the same wherever it lies.
   const double scale = r.targets > 0 ? 1.0 / static_cast<double>(r.targets) : 0.0;
-  double sums[4] = {};  // nll, hits, entropy, flops of rows that this rank is the first holder of
+  const double token_share = r.tokens > 0 ? 1.0 / static_cast<double>(r.tokens) : 0.0;
+  const double aux_coefficient = engine_->spec().aux_coefficient;
+  // nll, hits, entropy; flops and auxiliary loss of rows that this rank is the first holder of
+  double sums[5] = {};
+  double load_max = 0;
   BadTargets bad;
   for (std::size_t m = 0; m < local.size(); ++m) {
-    const RowTotals totals = engine_->micro(local[m], scale);
+    const RowTotals totals = engine_->micro(local[m], scale, aux_coefficient * token_share);
     sums[0] += totals.nll;
     sums[1] += totals.hits;
     sums[2] += totals.entropy;
+    load_max = std::max(load_max, totals.router.load_max);
     if (!std::isfinite(totals.nll))
       bad.look(row_of(rows, static_cast<std::int64_t>(m), grid_.data_index, grid_.data), local[m],
                engine_->nll(), grid_);
-    if (grid_.ring_index == 0 && grid_.ulysses_index == 0)
-      sums[3] += model_flops(model_.config, local[m].map.shape());
+    if (grid_.ring_index != 0 || grid_.ulysses_index != 0) continue;
+    const RowShape& shape = local[m].map.shape();
+    sums[3] += model_flops(model_.config, shape);
+    sums[4] += totals.router.aux * static_cast<double>(shape.used);
   }
   world_.all_reduce(std::span<double>(sums));
-  r.loss = sums[0] * scale;
+  world_.all_reduce(std::span<double>(&load_max, 1), Reduce::max);
+  r.experts = model_.config.E > 0;
+  r.aux_loss = sums[4] * token_share;
+  r.expert_load_max = load_max;
+  r.loss = sums[0] * scale + aux_coefficient * r.aux_loss;
   r.accuracy = sums[1] * scale;
   r.entropy = sums[2] * scale;
   r.flops = sums[3];

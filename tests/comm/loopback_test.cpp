@@ -63,6 +63,24 @@ BOOST_FIXTURE_TEST_CASE(loopback_exchange_repeats_its_own_sends, Fixture) {
   BOOST_TEST(sent(traffic, Collective::exchange, Lane::ring) == 16);
 }
 
+/// Peers send what this rank sends itself: rows and what goes with them fit together.
+BOOST_FIXTURE_TEST_CASE(loopback_exchange_repeats_what_a_rank_sends_itself, Fixture) {
+  std::vector<float> rows{1, 2, 3, 4}, shares{7, 8}, other{5}, none;
+  std::vector<float> got_rows(4), got_shares(2), own_rows(4), own_shares(2);
+  const Send sends[] = {{1, view(other)}, {3, view(rows)}, {3, view(shares)}};
+  const Receive receives[] = {
+      {0, view(got_rows)}, {0, view(got_shares)}, {3, view(own_rows)}, {3, view(own_shares)}};
+  group->exchange(Lane::dispatch, sends, receives);
+  BOOST_TEST(got_rows == rows, boost::test_tools::per_element());
+  BOOST_TEST(got_shares == shares, boost::test_tools::per_element());
+  BOOST_TEST(own_rows == rows, boost::test_tools::per_element());
+  BOOST_TEST(own_shares == shares, boost::test_tools::per_element());
+  BOOST_TEST(sent(traffic, Collective::exchange, Lane::dispatch) == 4);
+  const std::int64_t numbers[] = {4, -2};
+  const std::vector<std::int64_t> all = group->all_gather(std::span(numbers));
+  BOOST_TEST((all.size() == 10 && all[8] == 4 && all[9] == -2));
+}
+
 BOOST_FIXTURE_TEST_CASE(loopback_counts_bytes_by_collective_and_lane, Fixture) {
   std::vector<float> mine(20), all(100);
   group->all_gather(Lane::gather, view(mine), view(all));

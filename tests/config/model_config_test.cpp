@@ -42,6 +42,22 @@ ordered_json qwen3(std::int64_t C = 4096, std::int64_t F = 12288, std::int64_t L
           {"vocab_size", 151936}};
 }
 
+ordered_json qwen3_moe(std::int64_t C, std::int64_t Fe, std::int64_t L, std::int64_t G) {
+  ordered_json j = qwen3(C, C == 2048 ? 6144 : 12288, L, C == 2048 ? 32 : 64);
+  j["architectures"] = {"Qwen3MoeForCausalLM"};
+  j["model_type"] = "qwen3_moe";
+  j["num_key_value_heads"] = G;
+  j["num_experts"] = 128;
+  j["num_experts_per_tok"] = 8;
+  j["moe_intermediate_size"] = Fe;
+  j["norm_topk_prob"] = true;
+  j["router_aux_loss_coef"] = 0.001;
+  j["decoder_sparse_step"] = 1;
+  j["mlp_only_layers"] = ordered_json::array();
+  j["output_router_logits"] = false;
+  return j;
+}
+
 ordered_json llama(std::int64_t C, std::int64_t F, std::int64_t L, std::int64_t H, bool tied,
                    std::int64_t D = 0) {
   ordered_json j = {{"architectures", {"LlamaForCausalLM"}},
@@ -208,9 +224,45 @@ BOOST_AUTO_TEST_CASE(windows_as_transformers_reads_them) {
   refused(with(llama(48, 80, 3, 8, false), "sliding_window", 7), {"sliding_window", "llama"});
 }
 
+BOOST_AUTO_TEST_CASE(experts_are_read_as_transformers_reads_them) {
+  const ordered_json j = qwen3_moe(2048, 768, 48, 4);
+  const ModelConfig c = parse(j);
+  BOOST_TEST((c.E == 128 && c.K == 8 && c.Fe == 768 && c.F == 6144));
+  BOOST_TEST(c.normalize_topk);
+  BOOST_TEST(c.aux_coefficient == 0.001);
+  BOOST_TEST(c.sparse_layers() == 48);
+  BOOST_TEST(c.parameters() == 30'532'122'624);
+  BOOST_TEST(parse(qwen3_moe(4096, 1536, 94, 4)).parameters() == 235'093'634'560);
+  BOOST_TEST(!parse(without(j, "norm_topk_prob")).normalize_topk);
+  BOOST_TEST(parse(without(j, "router_aux_loss_coef")).aux_coefficient == 0.001);
+  BOOST_TEST(parse(with(without(j, "num_experts"), "num_local_experts", 16)).E == 16);
+
+  const ModelConfig mixed = parse(with(with(j, "decoder_sparse_step", 3), "mlp_only_layers", {5, 0, 47}));
+  for (std::int64_t l = 0; l < 48; ++l) BOOST_TEST(mixed.has_experts(l) == (l % 3 == 2 && l != 5 && l != 47));
+  BOOST_TEST(mixed.sparse_layers() == 14);
+  using Windows = std::vector<std::int64_t>;
+  BOOST_TEST((parse(with(with(j, "use_sliding_window", true), "sliding_window", 9)).windows == Windows(48, 9)));
+  BOOST_TEST((parse(j).windows == Windows(48, 0)));
+  BOOST_TEST(!parse(qwen3()).has_experts(0));
+
+  refused(with(j, "num_local_experts", 16), {"number of experts", "twice"});
+  refused(without(j, "num_experts"), {"num_experts is missing"});
+  refused(without(j, "moe_intermediate_size"), {"moe_intermediate_size is missing"});
+  refused(with(j, "num_experts_per_tok", 129), {"num_experts_per_tok", "128"});
+  refused(with(j, "num_experts_per_tok", 0), {"num_experts_per_tok", "from 1"});
+  refused(with(j, "mlp_only_layers", {48}), {"mlp_only_layers", "47"});
+  refused(with(j, "mlp_only_layers", 3), {"mlp_only_layers", "47"});
+  refused(with(j, "mlp_only_layers", {"a"}), {"mlp_only_layers", "47"});
+  refused(with(j, "decoder_sparse_step", 0), {"decoder_sparse_step"});
+  refused(with(j, "decoder_sparse_step", 49), {"no layer has experts"});
+  refused(with(j, "router_aux_loss_coef", -0.1), {"router_aux_loss_coef"});
+  refused(with(j, "n_shared_experts", 1), {"n_shared_experts", "not supported"});
+  refused(with(j, "layer_types", {"full_attention"}), {"layer_types", "qwen3_moe"});
+}
+
 BOOST_AUTO_TEST_CASE(what_is_not_computed_is_refused_by_name) {
   const ordered_json q = qwen3(), l = llama(48, 80, 3, 8, false);
-  refused(with(q, "model_type", "qwen3_moe"), {"qwen3_moe", "qwen3 and llama are"});
+  refused(with(q, "model_type", "qwen2"), {"qwen2", "qwen3, qwen3_moe and llama are"});
   refused(without(q, "model_type"), {"model_type is missing"});
   for (const char* key : {"quantization_config", "num_experts", "num_local_experts", "n_routed_experts",
                           "final_logit_softcapping"})

@@ -38,7 +38,7 @@ std::vector<float> read_back(Queue& queue, const Tensor& t) {
 void random_weights(const Parameter& p, std::int64_t from, const Tensor& to) {
   for (std::int64_t i = 0; i < to.size(); ++i) {
     const double x = normal(11, Draw::init, p.id, static_cast<std::uint64_t>(from + i));
-    to.as<float>()[i] = static_cast<float>(p.shape.size() == 2 ? 0.2 * x : p.init_value + 0.1 * x);
+    to.as<float>()[i] = static_cast<float>(p.shape.size() >= 2 ? 0.2 * x : p.init_value + 0.1 * x);
   }
 }
 
@@ -95,9 +95,9 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
     : backend_(backend),
       options_(std::move(options)),
       world_(std::move(world)),
-      grid_(make_grid(world_->rank(), world_->size(), options_.context, options_.ulysses)),
+      grid_(make_grid(world_->rank(), world_->size(), options_.context, options_.ulysses, options_.expert)),
       arena_(make_arena(backend, std::move(layout))) {
-  const int context = options_.context, ulysses = options_.ulysses;
+  const int context = options_.context, ulysses = options_.ulysses, expert = options_.expert;
   const auto same_row = [&](int rank) { return rank / context; };
   context_ = world_->split_by(same_row);
   ring_ = backend_.device_comm(
@@ -105,9 +105,18 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
   ulysses_ = backend_.device_comm(world_->split_by([&](int rank) { return rank / ulysses; }));
   shard_ = backend_.device_comm(world_->split_by([](int) { return 0; }));
   replica_ = backend_.device_comm(world_->split_by([](int rank) { return rank; }));
+  row_ = backend_.device_comm(world_->split_by(same_row));
+  expert_ = backend_.device_comm(world_->split_by([=](int rank) { return rank / expert; }));
+  holders_ = backend_.device_comm(world_->split_by([=](int rank) { return rank % expert; }));
+  copies_ = backend_.device_comm(world_->split_by([](int rank) { return rank; }));
   const ModelConfig& c = options_.config;
   state_ = std::make_unique<ShardedState>(backend_, arena_, make_units(c), *shard_, *replica_,
-                                          StateOptions{.compute = options_.model.compute});
+                                          StateOptions{.compute = options_.model.compute},
+                                          ExpertOwners{.shard = holders_.get(),
+                                                       .replica = copies_.get(),
+                                                       .world = world_.get(),
+                                                       .part = grid_.expert_index,
+                                                       .parts = expert});
   if (backend_.memory().real()) fill(backend_.queue(), *state_, options_.weights);
   const AttentionShape shape{.H = c.H,
                              .G = c.G,
@@ -116,20 +125,24 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
                              .groups = options_.groups};
   attention_ =
       std::make_unique<ContextAttention>(backend_, arena_, *ring_, *ulysses_, shape, options_.model.compute);
-  model_ = std::make_unique<Model>(backend_, arena_, c, options_.model, *state_, *attention_, grid_);
+  model_ = std::make_unique<Model>(backend_, arena_, c, options_.model, *state_, *attention_, grid_,
+                                   ModelGroups{.context = row_.get(), .expert = expert_.get()});
 }
 
 RowTotals Rig::over_context(RowTotals t) {
-  return {.nll = context_->sum(t.nll), .hits = context_->sum(t.hits), .entropy = context_->sum(t.entropy)};
+  return {.nll = context_->sum(t.nll),
+          .hits = context_->sum(t.hits),
+          .entropy = context_->sum(t.entropy),
+          .router = t.router};
 }
 
-RowTotals Rig::train(const WholeRow& row, double scale) {
-  return train(cut(row, grid_, options_.per_member, options_.config.distinct_windows()), scale);
+RowTotals Rig::train(const WholeRow& row, double scale, double aux_scale) {
+  return train(cut(row, grid_, options_.per_member, options_.config.distinct_windows()), scale, aux_scale);
 }
 
-RowTotals Rig::train(const LocalRow& local, double scale) {
+RowTotals Rig::train(const LocalRow& local, double scale, double aux_scale) {
   arena_.begin("micro");
-  return over_context(model_->train_row(local, scale));
+  return over_context(model_->train_row(local, scale, aux_scale));
 }
 
 RowTotals Rig::eval(const WholeRow& row) {

@@ -37,6 +37,7 @@ struct RigOptions {
   int ulysses = 1;
   int per_member = 1;
   std::int64_t groups = 1;  // attention_groups
+  int expert = 1;
   FillWeights weights = random_weights;
 };
 
@@ -49,8 +50,8 @@ class Rig {
   Rig(Backend&, std::unique_ptr<Comm> world, RigOptions, std::optional<Layout> = {});
 
   /// One micro-step over one row; `scale` as in Model::train_row. Sums over the ranks of the row.
-  RowTotals train(const WholeRow&, double scale);
-  RowTotals train(const LocalRow&, double scale);
+  RowTotals train(const WholeRow&, double scale, double aux_scale = 0);
+  RowTotals train(const LocalRow&, double scale, double aux_scale = 0);
   RowTotals eval(const WholeRow&);
   /// Full gradients by name: the sum since the last zero_gradients().
   Gradients gradients();
@@ -68,7 +69,7 @@ class Rig {
   RigOptions options_;
   std::unique_ptr<Comm> world_, context_;  // host faces
   Grid grid_;
-  std::unique_ptr<Comm> shard_, replica_, ring_, ulysses_;  // tensor faces
+  std::unique_ptr<Comm> shard_, replica_, ring_, ulysses_, row_, expert_, holders_, copies_;  // tensor faces
   Arena arena_;
   std::unique_ptr<ShardedState> state_;
   std::unique_ptr<ContextAttention> attention_;

@@ -1,12 +1,13 @@
 """The oracle's cases: model shapes, rows and optimizer settings, one folder each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
-from transformers import LlamaConfig, Qwen3Config
+from transformers import LlamaConfig, Qwen3Config, Qwen3MoeConfig
 
 STEPS = 12
+Config = Qwen3Config | Qwen3MoeConfig | LlamaConfig
 
 
 @dataclass
@@ -20,7 +21,7 @@ class Case:
     """One folder. `rows` lists the packed rows in file order, each a list of documents."""
 
     name: str
-    config: Qwen3Config | LlamaConfig
+    config: Config
     rows: list[list[Document]]
     sequence: int
     rows_per_step: int
@@ -29,10 +30,14 @@ class Case:
     stored: torch.dtype = torch.bfloat16
     shard: str = "50GB"  # max_shard_size of save_pretrained
     edit_config: Callable[[dict], dict] | None = None
+    aux: float = 0.0  # coefficient of the auxiliary loss
+    bias: dict[int, float] = field(default_factory=dict)  # expert -> what its router is pushed by
+    wanted: Callable[[list[list[int]]], bool] = lambda picked: True  # of the first step's choices by layer
 
     def settings(self) -> dict[str, dict[str, float | int | str]]:
         """The run, in the words of run.ini: section -> key -> value."""
-        return {
+        moe = {"moe": {"aux_coefficient": self.aux}} if self.config.model_type == "qwen3_moe" else {}
+        return moe | {
             "data": {"format": "tokens", "sequence": self.sequence, "packing": self.packing, "shuffle": "false"},
             "train": {"rows": self.rows_per_step, "steps": STEPS},
             "optimizer": self.optimizer,
@@ -60,6 +65,20 @@ def old_style_config(config: dict) -> dict:
     config["rope_scaling"] = None
     config["torch_dtype"] = config.pop("dtype")
     return config
+
+
+def experts_config(layers: int, experts: int, top: int, normalize: bool, **more) -> Qwen3MoeConfig:
+    return Qwen3MoeConfig(
+        vocab_size=61, hidden_size=22, intermediate_size=34, num_hidden_layers=layers,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=6, max_position_embeddings=512,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=False,
+        num_experts=experts, num_experts_per_tok=top, moe_intermediate_size=13, norm_topk_prob=normalize, **more,
+    )  # fmt: skip
+
+
+def only(chosen: set[int]) -> Callable[[list[list[int]]], bool]:
+    """Tokens choose these experts, each of them in every layer, and no others."""
+    return lambda picked: all((n > 0) == (e in chosen) for layer in picked for e, n in enumerate(layer))
 
 
 def cases() -> list[Case]:
@@ -149,5 +168,50 @@ def cases() -> list[Case]:
             rows=[one(193), one(5), one(113, "gaps"), one(71), one(191)],
             sequence=193, rows_per_step=3,  # 3, 2
             optimizer=adamw(lr=3e-3, warmup=2, weight_decay=0.1, clip=1.6),
+        ),
+        Case(
+            name="moe",
+            config=experts_config(layers=2, experts=8, top=3, normalize=True),
+            rows=[one(67), one(41, "gaps"), one(29, "completion:11"), one(73), one(2)],
+            sequence=73, rows_per_step=3,  # 3, 2
+            optimizer=adamw(lr=3e-3, warmup=2, weight_decay=0.1, clip=1.0), aux=0.03,
+        ),
+        Case(
+            name="moe_mixed",
+            config=experts_config(layers=3, experts=4, top=2, normalize=False, mlp_only_layers=[1]),
+            rows=[one(61), one(53, "gaps"), one(37)],
+            sequence=61, rows_per_step=2,  # 2, 1
+            optimizer=adamw(lr=3e-3, warmup=2, weight_decay=0.1, clip=2.0),
+        ),
+        Case(
+            name="moe_packed",
+            config=experts_config(layers=2, experts=12, top=1, normalize=False, decoder_sparse_step=2),
+            rows=[[Document(43), Document(31, "gaps"), Document(22, "completion:1")]],  # 96 of 101
+            sequence=101, rows_per_step=1, packing="bfd",
+            optimizer=adamw(lr=3e-3, warmup=2, weight_decay=0.1, clip=10.0), aux=0.05,
+        ),
+        Case(
+            name="moe_all",
+            config=experts_config(layers=2, experts=4, top=4, normalize=True),
+            rows=[one(59), one(23)],
+            sequence=59, rows_per_step=2,
+            optimizer=adamw(lr=3e-3, warmup=1, weight_decay=0.1, clip=2.0), aux=0.01,
+            stored=torch.float32, shard="20KB",
+        ),
+        Case(
+            name="moe_starved",
+            config=experts_config(layers=2, experts=8, top=2, normalize=True),
+            rows=[one(71), one(47, "gaps")],
+            sequence=71, rows_per_step=2,
+            optimizer=adamw(lr=1e-3, warmup=2, weight_decay=0.1, clip=2.0), aux=0.02,
+            bias={4: -3.0, 5: -3.0, 6: -3.0, 7: -3.0}, wanted=only({0, 1, 2, 3}),
+        ),
+        Case(
+            name="moe_crowded",
+            config=experts_config(layers=2, experts=8, top=1, normalize=False),
+            rows=[one(79), one(31)],
+            sequence=79, rows_per_step=2,
+            optimizer=adamw(lr=1e-3, warmup=2, weight_decay=0.1, clip=2.0), aux=0.02,
+            bias={5: 1.5}, wanted=only({5}),
         ),
     ]

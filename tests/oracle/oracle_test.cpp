@@ -23,6 +23,7 @@ struct Case {
   RunConfig run;
   ModelConfig model;
   double loss = 0, grad_norm = 0;
+  double aux_loss = 0;  // of models with experts
   std::int64_t targets = 0;
   Gradients gradients;
 };
@@ -51,6 +52,7 @@ Case read_case(const std::string& name) {
   c.loss = expected.at("loss");
   c.grad_norm = expected.at("grad_norm");
   c.targets = expected.at("targets");
+  c.aux_loss = expected.value("aux_loss", 0.0);
   c.gradients = read_gradients(c.folder + "/grads.safetensors");
   return c;
 }
@@ -63,29 +65,34 @@ double norm(const Gradients& g) {
   return std::sqrt(sum);
 }
 
-struct Cut {
-  int context, ulysses;
+/// How ranks share a step.
+struct Shares {
+  int context = 1, ulysses = 1, expert = 1;
 };
 
-std::string name_of(const Case& c, Cut cut) {
-  return c.name + ", context " + std::to_string(cut.context) + " with ulysses " + std::to_string(cut.ulysses);
+std::string name_of(const Case& c, Shares s) {
+  return c.name + ", context " + std::to_string(s.context) + ", ulysses " + std::to_string(s.ulysses) +
+         ", expert " + std::to_string(s.expert);
 }
 
 struct FirstStep {
-  double loss = 0;
+  double loss = 0, aux_loss = 0;
   std::int64_t targets = 0;
   Gradients gradients;
 };
 
-FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, Cut cut, DType compute) {
+FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, Shares shares,
+                     DType compute) {
   RigOptions options{.config = c.model};
-  options.context = cut.context;
-  options.ulysses = cut.ulysses;
+  options.context = shares.context;
+  options.ulysses = shares.ulysses;
+  options.expert = shares.expert;
   options.model.compute = compute;
   options.per_member = c.run.data.packing == "bfd" ? 4 : 1;
   options.model.sequence = c.run.data.sequence;
   options.model.mlp_tile = 50;
   options.model.loss_tile = 33;
+  options.model.expert_tile = 17;
   options.model.offload_layers = 1;
   const auto source = open_weights(c.run.model.path);
   options.weights = [&](const Parameter& p, std::int64_t from, const Tensor& to) {
@@ -97,28 +104,36 @@ FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data
   const std::int64_t rows = std::max<std::int64_t>(c.run.train.rows, 1);
   const std::vector<std::int64_t> windows = c.model.distinct_windows();
   FirstStep step;
-  double nll = 0;
+  double nll = 0, aux = 0;
+  std::int64_t tokens = 0;
+  for (std::int64_t row = 0; row < rows; ++row) tokens += data.row_tokens(row);
+  const double coefficient = c.run.moe.aux_coefficient;
   for (std::int64_t first = 0; first < rows; first += grid.data) {
     const std::int64_t row = first + grid.data_index;
     const LocalRow local = data.local_row(row < rows ? row : -1, grid, options.per_member, windows);
     step.targets += world.sum(local.target_count());
-    nll += world.sum(rig.train(local, 1.0 / static_cast<double>(c.targets)).nll) / cut.context;
+    const RowTotals totals =
+        rig.train(local, 1.0 / static_cast<double>(c.targets), coefficient / static_cast<double>(tokens));
+    nll += world.sum(totals.nll) / shares.context;
+    aux += world.sum(totals.router.aux * static_cast<double>(local.map.shape().used)) / shares.context;
   }
   step.gradients = rig.gradients();
-  step.loss = nll / static_cast<double>(step.targets);
+  step.aux_loss = aux / static_cast<double>(tokens);
+  step.loss = nll / static_cast<double>(step.targets) + (c.model.E > 0 ? coefficient * step.aux_loss : 0.0);
   return step;
 }
 
-void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, Cut cut) {
-  const auto [loss, targets, gradients] = first_step(backend, world, c, data, cut, DType::f32);
-  BOOST_TEST_INFO(name_of(c, cut) << " of " << world.size() << " ranks");
+void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, Shares shares) {
+  const auto [loss, aux, targets, gradients] = first_step(backend, world, c, data, shares, DType::f32);
+  BOOST_TEST_INFO(name_of(c, shares) << " of " << world.size() << " ranks");
+  BOOST_TEST(std::abs(aux - c.aux_loss) <= 1e-5 * c.aux_loss, c.name << ": auxiliary loss " << aux);
   BOOST_TEST(targets == c.targets);
   BOOST_TEST(std::abs(loss - c.loss) <= 1e-5 * c.loss, c.name << ": loss " << loss << ", not " << c.loss);
   BOOST_TEST(std::abs(norm(gradients) - c.grad_norm) <= 1e-5 * c.grad_norm, c.name << ": gradient norm");
   const double worst = worst_leaf(gradients, c.gradients);
   BOOST_TEST(worst <= 1e-4, c.name << ": worst leaf " << worst);
-  BOOST_TEST_MESSAGE(name_of(c, cut) << " of " << world.size() << ": loss " << std::abs(loss / c.loss - 1)
-                                     << " worst leaf " << worst);
+  BOOST_TEST_MESSAGE(name_of(c, shares) << " of " << world.size() << ": loss " << std::abs(loss / c.loss - 1)
+                                        << " worst leaf " << worst);
 }
 
 /// The Euclidean distance of two leaves.
@@ -129,36 +144,42 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 /// In bf16 a leaf may err 1.5 times as much as transformers' own bf16 does, both against f32.
-void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, Cut cut) {
+void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, Shares shares) {
   const Gradients theirs = read_gradients(c.folder + "/grads_bf16.safetensors");
-  const FirstStep step = first_step(backend, world, c, data, cut, DType::bf16);
+  const FirstStep step = first_step(backend, world, c, data, shares, DType::bf16);
   BOOST_TEST(std::abs(step.loss - c.loss) <= 5e-3 * c.loss, c.name << ": loss " << step.loss);
   double worst = 0;
   for (const auto& [name, exact] : c.gradients) {
     const double mine = distance(step.gradients.at(name), exact), allowed = distance(theirs.at(name), exact);
     BOOST_TEST(mine <= 1.5 * allowed,
-               name_of(c, cut) << " " << name << ": error " << mine << ", transformers' own " << allowed);
+               name_of(c, shares) << " " << name << ": error " << mine << ", transformers' own " << allowed);
     worst = std::max(worst, mine / allowed);
   }
-  BOOST_TEST_MESSAGE(name_of(c, cut) << " in bf16: worst leaf errs " << worst
-                                     << " times as much as transformers' own");
+  BOOST_TEST_MESSAGE(name_of(c, shares)
+                     << " in bf16: worst leaf errs " << worst << " times as much as transformers' own");
 }
 
-using Check = void(Backend&, Comm&, const Case&, Dataset&, Cut);
+using Check = void(Backend&, Comm&, const Case&, Dataset&, Shares);
 
-void check_all(Check* check = check_first_step) {
+const std::vector<const char*> kDense{"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"};
+const std::vector<const char*> kExperts{"moe",     "moe_mixed",   "moe_packed",
+                                        "moe_all", "moe_starved", "moe_crowded"};
+
+void check_all(const std::vector<const char*>& cases, Check* check) {
   Backend* const backend = &tested();
   const auto world = session().world(backend->queue());
   const SharedFolder folder(*world);
-  for (const char* name : {"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"}) {
+  for (const char* name : cases) {
     const Case c = read_case(name);
     const std::string tokens = folder.path(c.name + ".h5");
     tokenize_files(*world, c.run.data.train, c.run.data, c.model, c.run.model.path, tokens);
     Dataset data(*world, tokens, c.run.data, c.model.V);
     for (int context = 1; context <= world->size(); ++context)
       for (int ulysses = 1; ulysses <= context; ++ulysses)
-        if (world->size() % context == 0 && context % ulysses == 0 && c.model.H % ulysses == 0)
-          check(*backend, *world, c, data, {context, ulysses});
+        for (int expert = 1; expert <= (c.model.E > 0 ? world->size() : 1); ++expert)
+          if (world->size() % context == 0 && context % ulysses == 0 && c.model.H % ulysses == 0 &&
+              world->size() % expert == 0)
+            check(*backend, *world, c, data, {context, ulysses, expert});
   }
 }
 
@@ -167,22 +188,34 @@ void check_all(Check* check = check_first_step) {
 BOOST_AUTO_TEST_SUITE(oracle)
 
 BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers, *boost::unit_test::label("ranks1")) {
-  check_all();
+  check_all(kDense, check_first_step);
 }
 BOOST_AUTO_TEST_CASE(bf16_errs_no_more_than_transformers_own, *boost::unit_test::label("ranks1")) {
-  check_all(check_bf16);
+  check_all(kDense, check_bf16);
 }
 BOOST_AUTO_TEST_CASE(bf16_errs_no_more_than_transformers_own_4, *boost::unit_test::label("ranks4")) {
-  check_all(check_bf16);
+  check_all(kDense, check_bf16);
 }
 BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers_2, *boost::unit_test::label("ranks2")) {
-  check_all();
+  check_all(kDense, check_first_step);
 }
 BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers_3, *boost::unit_test::label("ranks3")) {
-  check_all();
+  check_all(kDense, check_first_step);
 }
 BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers_4, *boost::unit_test::label("ranks4")) {
-  check_all();
+  check_all(kDense, check_first_step);
+}
+
+BOOST_AUTO_TEST_CASE(first_steps_with_experts_are_those_of_transformers, *boost::unit_test::label("ranks1")) {
+  check_all(kExperts, check_first_step);
+}
+BOOST_AUTO_TEST_CASE(first_steps_with_experts_are_those_of_transformers_2,
+                     *boost::unit_test::label("ranks2")) {
+  check_all(kExperts, check_first_step);
+}
+BOOST_AUTO_TEST_CASE(first_steps_with_experts_are_those_of_transformers_4,
+                     *boost::unit_test::label("ranks4")) {
+  check_all(kExperts, check_first_step);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

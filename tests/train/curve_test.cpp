@@ -12,17 +12,19 @@ using namespace annulus::test;
 
 namespace {
 
-constexpr const char* kCases[] = {"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"};
+constexpr const char* kCases[] = {"qwen3",      "qwen3_tied_yarn", "llama3",      "packed",
+                                  "llama_tied", "window",          "moe",         "moe_mixed",
+                                  "moe_packed", "moe_all",         "moe_starved", "moe_crowded"};
 
-void check_curve(Comm& world, const std::string& name, int context) {
+void check_curve(Comm& world, const std::string& name, int context, int expert) {
   const SharedFolder folder(world);
   std::ifstream in(test_data("tests/oracle") + "/" + name + "/expected.json");
   const nlohmann::json expected = nlohmann::json::parse(in);
   const Life life =
-      live(world,
-           tiny_run(name, {"--run.dir", folder.path("run"), "--parallel.context", std::to_string(context)}));
-  const std::string what =
-      name + ", context " + std::to_string(context) + " of " + std::to_string(world.size());
+      live(world, tiny_run(name, {"--run.dir", folder.path("run"), "--parallel.context",
+                                  std::to_string(context), "--parallel.expert", std::to_string(expert)}));
+  const std::string what = name + ", context " + std::to_string(context) + ", expert " +
+                           std::to_string(expert) + " of " + std::to_string(world.size());
   BOOST_TEST(static_cast<int>(life.exit) == 0, what);
   BOOST_REQUIRE_MESSAGE(life.steps.size() == expected.at("losses").size(), what);
   double worst_loss = 0, worst_norm = 0;
@@ -44,7 +46,11 @@ void check_all(int ranks) {
   CpuQueue queue;
   const auto world = session().world(queue);
   for (const char* name : kCases)
-    for (int context = 1; context <= ranks; context *= 2) check_curve(*world, name, context);
+    for (int context = 1; context <= ranks; context *= 2) {
+      const bool experts = std::string(name).starts_with("moe");
+      // On the diagonal: all experts on a rank where the row is whole, a few where it is cut.
+      check_curve(*world, name, context, experts ? ranks / context : 1);
+    }
 }
 
 }  // namespace

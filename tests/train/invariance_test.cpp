@@ -12,12 +12,12 @@ using namespace annulus::test;
 namespace {
 
 struct Layouts {
-  int ranks, context, ulysses;
+  int ranks, context, ulysses = 1, expert = 1;
 };
-constexpr Layouts kLayouts[] = {{2, 2, 1}, {2, 2, 2}, {2, 1, 1}, {4, 2, 1}, {4, 2, 2},
-                                {4, 4, 1}, {4, 4, 2}, {4, 4, 4}, {3, 1, 1}, {4, 1, 1}};
-
-constexpr Layouts kAlone{1, 1, 1};
+const std::vector<Layouts> kDense = {{2, 2}, {2, 2, 2}, {2, 1},    {4, 2}, {4, 2, 2},
+                                     {4, 4}, {4, 4, 2}, {4, 4, 4}, {3, 1}, {4, 1}};
+const std::vector<Layouts> kExperts = {{2, 2, 1, 2}, {2, 1, 1, 2}, {4, 2, 1, 2}, {4, 2, 2, 4},
+                                       {4, 4, 2, 4}, {3, 1},       {4, 1, 1, 4}};
 
 struct Data {
   const char* what;
@@ -35,20 +35,29 @@ const Data kData[] = {
     {"packed documents in odd rows", {61, 5, 37, 90, 11, 2, 44, 29, 53, 17, 71, 8}, {}, 131, "bfd"},
     {"joined and sliced", {61, 50, 37, 90, 11, 200, 44, 29, 53, 17, 71, 8}, {}, 97, "wrapped"}};
 
-RunConfig run_of(const Data& data, const std::string& dir, const std::string& file, const Layouts& layout,
-                 int rows, std::vector<std::string> more) {
+struct Model {
+  const char* name;
+  std::int64_t vocabulary;
+  const std::vector<Layouts>& layouts;
+  const char* shard = "world";
+};
+
+RunConfig run_of(const Model& model, const Data& data, const std::string& dir, const std::string& file,
+                 const Layouts& at, int rows, std::vector<std::string> more) {
   std::vector<std::string> flags = {"--run.dir",          dir,
                                     "--data.train",       file,
                                     "--data.packing",     data.packing,
                                     "--data.sequence",    std::to_string(data.sequence),
                                     "--data.shuffle",     "true",
-                                    "--parallel.context", std::to_string(layout.context),
-                                    "--parallel.ulysses", std::to_string(layout.ulysses),
+                                    "--parallel.context", std::to_string(at.context),
+                                    "--parallel.ulysses", std::to_string(at.ulysses),
+                                    "--parallel.expert",  std::to_string(at.expert),
+                                    "--parallel.shard",   model.shard,
                                     "--train.rows",       std::to_string(rows),
                                     "--train.steps",      "3",
                                     "--optimizer.clip",   "0.5"};
   flags.insert(flags.end(), more.begin(), more.end());
-  return tiny_run("window", flags);
+  return tiny_run(model.name, flags);
 }
 
 void compare(const Life& got, const Life& want, const std::string& what) {
@@ -64,11 +73,14 @@ void compare(const Life& got, const Life& want, const std::string& what) {
     BOOST_TEST(std::abs(a.loss - b.loss) <= 5e-6 * b.loss, what << ": loss " << a.loss << " for " << b.loss);
     BOOST_TEST(std::abs(a.grad_norm - b.grad_norm) <= 2e-5 * b.grad_norm,
                what << ": norm " << a.grad_norm << " for " << b.grad_norm);
+    BOOST_TEST(std::abs(a.aux_loss - b.aux_loss) <= 5e-6 * b.aux_loss,
+               what << ": auxiliary loss " << a.aux_loss);
+    BOOST_TEST(std::abs(a.expert_load_max - b.expert_load_max) <= 1e-9, what);
   }
 }
 
 /// Steps of `rows` rows on one rank, then in every layout.
-void check_invariance(int rows) {
+void check_invariance(const Model& model, int rows) {
   CpuQueue queue;
   const auto world = session().world(queue);
   const SharedFolder folder(*world);
@@ -76,26 +88,26 @@ void check_invariance(int rows) {
   for (const Data& data : kData) {
     const std::string tag = "data" + std::to_string(number++);
     const std::string file = folder.path(tag + ".jsonl");
-    if (world->rank() == 0) std::ofstream(file) << token_rows(data.lengths, data.targets, 89);
+    if (world->rank() == 0) std::ofstream(file) << token_rows(data.lengths, data.targets, model.vocabulary);
     world->barrier();
     Life want;
     Gradients gradients;
     // Every rank learns what one rank alone gives: the run is repeated on each, with folders of their own.
     const std::string own = folder.path(tag + "-alone-" + std::to_string(world->rank()));
     const auto self = world->split(world->rank());
-    want = live(*self, run_of(data, own, file, kAlone, rows, {}));
-    live(*self, run_of(data, own + "g", file, kAlone, rows, {"--debug.gradients", own + ".h5"}));
+    want = live(*self, run_of(model, data, own, file, {1, 1}, rows, {}));
+    live(*self, run_of(model, data, own + "g", file, {1, 1}, rows, {"--debug.gradients", own + ".h5"}));
     gradients = read_all(own + ".h5");
-    for (const Layouts& l : kLayouts) {
-      const std::string layout =
-          std::to_string(l.ranks) + "-" + std::to_string(l.context) + "-" + std::to_string(l.ulysses);
+    for (const Layouts& l : model.layouts) {
+      const std::string layout = std::to_string(l.ranks) + "-" + std::to_string(l.context) + "-" +
+                                 std::to_string(l.ulysses) + "-" + std::to_string(l.expert);
       const std::string name = tag + "-" + layout;
       const std::string what = std::string(data.what) + ", " + std::to_string(rows) +
-                               " rows a step, ranks-context-ulysses " + layout;
+                               " rows a step, ranks-context-ulysses-expert " + layout;
       on_ranks(*world, l.ranks, [&](Comm& group) {
-        compare(live(group, run_of(data, folder.path(name), file, l, rows, {})), want, what);
+        compare(live(group, run_of(model, data, folder.path(name), file, l, rows, {})), want, what);
         const std::string h5 = folder.path(name + ".h5");
-        live(group, run_of(data, folder.path(name + "g"), file, l, rows, {"--debug.gradients", h5}));
+        live(group, run_of(model, data, folder.path(name + "g"), file, l, rows, {"--debug.gradients", h5}));
         const double worst = worst_leaf(read_all(h5), gradients);
         BOOST_TEST(worst <= 2e-5, what << ": worst leaf " << worst);
       });
@@ -109,11 +121,19 @@ BOOST_AUTO_TEST_SUITE(train)
 
 BOOST_AUTO_TEST_CASE(layouts_agree_without_accumulation,
                      *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
-  check_invariance(1);
+  check_invariance({"window", 89, kDense}, 1);
 }
 BOOST_AUTO_TEST_CASE(layouts_agree_with_accumulation,
                      *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
-  check_invariance(3);
+  check_invariance({"window", 89, kDense}, 3);
+}
+BOOST_AUTO_TEST_CASE(layouts_of_experts_agree,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  check_invariance({"moe", 61, kExperts}, 3);
+}
+BOOST_AUTO_TEST_CASE(replicated_experts_agree,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  check_invariance({"moe", 61, kExperts, "none"}, 1);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

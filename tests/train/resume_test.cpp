@@ -19,8 +19,10 @@ const std::vector<std::int64_t> kLengths = {61, 30, 47, 53, 64, 29, 58};
 
 class Runs {
  public:
-  explicit Runs(Comm& world) : world_(world), folder_(world) {
-    if (world.rank() == 0) std::ofstream(folder_.path("data.jsonl")) << token_rows(kLengths, {}, 96);
+  /// `vocabulary`: of the model, or less.
+  explicit Runs(Comm& world, std::string model = "qwen3_tied_yarn", std::int64_t vocabulary = 96)
+      : world_(world), folder_(world), model_(std::move(model)) {
+    if (world.rank() == 0) std::ofstream(folder_.path("data.jsonl")) << token_rows(kLengths, {}, vocabulary);
     world.barrier();
   }
   std::string dir(const std::string& name) const { return folder_.path(name); }
@@ -35,7 +37,7 @@ class Runs {
                                       "--train.steps",      "6",
                                       "--checkpoint.keep",  "9"};
     flags.insert(flags.end(), more.begin(), more.end());
-    return tiny_run("qwen3_tied_yarn", flags);
+    return tiny_run(model_, flags);
   }
   std::string last(const std::string& name) const {
     return folder_.path(name) + "/checkpoints/step-000006.h5";
@@ -45,6 +47,7 @@ class Runs {
  private:
   Comm& world_;
   SharedFolder folder_;
+  std::string model_;
 };
 
 /// The ranks and the keys of one life.
@@ -145,6 +148,28 @@ BOOST_AUTO_TEST_CASE(a_save_beside_the_training_holds_its_own_step,
     const Gradients behind = read_all(runs.dir("true") + file), now = read_all(runs.dir("false") + file);
     BOOST_TEST((behind == now), "step " << step << " is not the same to the bit");
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_resumed_run_of_experts_is_the_same_run_however_they_are_shared,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  CpuQueue queue;
+  const auto world = session().world(queue);
+  Runs runs(*world, "moe", 61);
+  Life one;
+  {
+    const auto self = world->split(world->rank());
+    one = live(*self, runs.config("straight-1-" + std::to_string(world->rank()), 1));
+  }
+  for (const StepReport& r : one.steps) BOOST_TEST((r.experts && r.aux_loss > 2.9 && r.expert_load_max >= 1));
+  const std::string straight = "straight-1-0";
+  const std::vector<std::string> by2 = {"--parallel.expert", "2"}, by4 = {"--parallel.expert", "4"};
+  Life four;
+  on_ranks(*world, 4, [&](Comm& group) { four = live(group, runs.config("straight-4", 2, by4)); });
+  check_resume(runs, {4, 2, by4}, {4, 2, by4}, 3, "straight-4", four, true);
+  check_resume(runs, {4, 1, by4}, {4, 2, by2}, 2, straight, one, false);
+  check_resume(runs, {2, 2, by2}, {1, 1}, 3, straight, one, false);
+  check_resume(runs, {1, 1}, {4, 4, by4}, 5, straight, one, false);
+  check_resume(runs, {3, 3}, {4, 1, by2}, 2, straight, one, false);
 }
 
 BOOST_AUTO_TEST_CASE(what_may_not_change_is_refused_by_name, *boost::unit_test::label("slow")) {
