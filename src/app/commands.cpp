@@ -14,8 +14,10 @@ const std::vector<Command>& commands() {
       {"eval", "loss, perplexity and accuracy on data.eval",
        "annulus eval RUN.ini [--section.key VALUE ...] [--print-config]\n"
        "Takes the newest checkpoint of run.dir (checkpoint.resume=auto), a given one "
-       "(checkpoint.resume=PATH), or\n"
-       "the weights of model.path (checkpoint.resume=none, or no checkpoint there).",
+       "(checkpoint.resume=PATH), a\n"
+       "PEFT adapter folder (the same), or the weights of model.path (checkpoint.resume=none, or no "
+       "checkpoint "
+       "there).",
        true, run_eval},
       {"plan", "memory and time of a job of any size, without a GPU",
        "annulus plan RUN.ini [--ranks N] [--rank R] [--gpu NAME | --rates FILE] [--document TOKENS]\n"
@@ -60,8 +62,12 @@ const std::vector<Command>& commands() {
       {"import", "a Hugging Face folder to one weights file", "annulus import HF_FOLDER OUT.h5", false,
        run_import},
       {"export", "a run or weights file to a Hugging Face folder",
-       "annulus export RUN|FILE.h5 HF_FOLDER\nOf a run folder the newest whole checkpoint is taken.", false,
-       run_export},
+       "annulus export RUN|FILE.h5 HF_FOLDER [--merge [--model.path BASE]]\n"
+       "Of a run folder the newest whole checkpoint is taken. Of a LoRA run the folder is a PEFT adapter, or "
+       "with\n"
+       "--merge the whole model: the adapters added to their base, which is where the run had it or at "
+       "--model.path.",
+       false, run_export},
       {"inspect", "how a run stands; what is in a weights, token or checkpoint file",
        "annulus inspect RUN|FILE|HF_FOLDER\nOf a run folder: its last step, its checkpoints, and which of "
        "them is "

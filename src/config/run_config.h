@@ -71,11 +71,11 @@ struct MemorySection {
 };
 
 struct LoraSection {
-  std::int64_t rank = 0;  // 0: no LoRA
-  double alpha = 0;
-  std::vector<std::string> targets;
+  std::int64_t rank = 0;             // 0: no LoRA
+  double alpha = 0;                  // 0: PEFT's default (config/lora.h settles it)
+  std::vector<std::string> targets;  // none: PEFT's default
   bool rslora = false;
-  std::string base = "bf16";
+  std::string base = "bf16";  // of the frozen weights: bf16 (f32 where the run computes in f32), fp8
 };
 
 struct MoeSection {
@@ -89,7 +89,7 @@ struct CheckpointSection {
   std::int64_t keep = 2;
   std::string background = "auto";  // auto, true, false
   bool best = false;                // the weights of the best evaluation stay in RUN/best.h5
-  std::string resume = "auto";      // auto, none, or a path
+  std::string resume = "auto";      // auto, none, or a path (a checkpoint, or an adapter folder)
   std::string final = "hf";         // hf, h5, none
 };
 

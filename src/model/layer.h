@@ -1,4 +1,5 @@
-// One transformer layer: x1 = x + Attention(norm1(x)), y = x1 + MLP(norm2(x1)) or experts; forward and backward.
+// One transformer layer: x1 = x + Attention(norm1(x)), y = x1 + MLP(norm2(x1)) or experts; forward and
+// backward.
 #pragma once
 #include "model/layer_view.h"
 #include "model/moe.h"
@@ -9,11 +10,11 @@ namespace annulus {
 class Layer {
  public:
   Layer(Work& work, std::int64_t number, LayerIndex index)
-      : work_(work), at_(index), l_(number), unit_(layer_unit(number)), moe_(work, number) {}
+      : work_(work), at_(index), l_(number), moe_(work, number) {}
 
   /// Takes over x (Tl, C), which it saves for the backward or overwrites, and returns the layer's output.
   Tensor forward(const RowInputs&, Tensor x, bool training);
-  /// dx (Tl, C): the gradient of the output; becomes that of the input. Adds to the unit's gradient.
+  /// dx (Tl, C): the gradient of the output; becomes that of the input. Adds to the units' gradients.
   void backward(const RowInputs&, const Tensor& dx);
 
  private:
@@ -27,6 +28,15 @@ class Layer {
   bool saves_all() const { return !work_.options.recompute; }
   bool sparse() const { return work_.config.has_experts(l_); }
   std::int64_t window() const { return work_.config.windows[static_cast<std::size_t>(l_)]; }
+
+  std::vector<int> units(std::int64_t layer) const {
+    return layer_units(work_.config, work_.options.lora, layer);
+  }
+  void prefetch(std::int64_t layer);
+  LayerView weights();
+  LayerView open_gradients();
+  void reduce_gradients();
+  void drop_weights();
 
   Tensor norm1(const LayerView&, const Tensor& x, const Tensor& rstd);
   Tensor project(const LayerView&, const Tensor& h, Region);
@@ -50,7 +60,6 @@ class Layer {
   Work& work_;
   LayerIndex at_;
   std::int64_t l_;
-  int unit_;
   Moe moe_;  // of a sparse layer
 };
 

@@ -50,7 +50,8 @@ struct Model::Body {
       work.experts = &*experts;
       work.router = &*router;
     }
-    for (std::int64_t l = 0; l < config.L; ++l) layers.emplace_back(work, l, layer_index(config, l));
+    for (std::int64_t l = 0; l < config.L; ++l)
+      layers.emplace_back(work, l, layer_index(config, options.lora, l));
   }
 
   void edge() const {
@@ -75,7 +76,7 @@ struct Model::Body {
 RowTotals Model::Body::run(const LocalRow& local, double scale, double aux_scale, bool training) {
   need(options.sequence == 0 || local.map.shape().sequence == options.sequence,
        "model: the row is not of the run's sequence length");
-  const RowInputs row = loader.load(work.arena, local, grid, training);
+  const RowInputs row = loader.load(work.arena, local, grid, training && work.state.trains(kEmbedUnit));
   RowTotals result;
   if (training && router) router->begin();
   Tensor x = embed_forward(work, row);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <vector>
+#include "config/lora.h"
 #include "config/model_config.h"
 #include "core/arena.h"
 #include "model/router_statistics.h"
@@ -15,8 +16,9 @@
 namespace annulus {
 
 /// The units of a model: embedding, layers, head (the final norm, and the head's matrix unless it is tied),
-/// in the order of the forward; then those of experts, by layer. Parameter ids count through all of them.
-std::vector<Unit> make_units(const ModelConfig&);
+/// in the order of the forward; then those of experts, by layer. With adapters all these are frozen and the
+/// adapters of every layer follow, a unit each. Parameter ids count through all of them.
+std::vector<Unit> make_units(const ModelConfig&, const LoraConfig& = {});
 inline constexpr int kEmbedUnit = 0;
 inline int layer_unit(std::int64_t layer) {
   return 1 + static_cast<int>(layer);
@@ -25,8 +27,16 @@ inline int head_unit(const ModelConfig& c) {
   return 1 + static_cast<int>(c.L);
 }
 int experts_unit(const ModelConfig&, std::int64_t layer);
+/// How many units the model has without its adapters.
+int base_units(const ModelConfig&);
+inline int adapter_unit(const ModelConfig& c, std::int64_t layer) {
+  return base_units(c) + static_cast<int>(layer);
+}
+/// The units that one layer uses, but for its experts.
+std::vector<int> layer_units(const ModelConfig&, const LoraConfig&, std::int64_t layer);
 
 struct ModelOptions {
+  LoraConfig lora;
   DType compute = DType::f32;
   bool keep_attention = true;       // save attention output and log-sum-exp
   bool recompute = true;            // save only the layer's input (and attention); false: keep everything

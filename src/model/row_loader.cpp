@@ -23,7 +23,7 @@ Tensor RowLoader::bring(Arena& arena, const Tensor& host, Fill fill) {
   return t;
 }
 
-RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, bool training) {
+RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, bool ordered) {
   const std::int64_t T = row.map.local_tokens(), members = row.map.member_tokens();
   const auto whole = static_cast<std::size_t>(T);
   need(!backend_.pinned().real() ||
@@ -56,7 +56,7 @@ RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, b
         for (std::int64_t n = 0; n < run.count; ++n)
           *valid++ = run.position + n < row.map.shape().used ? 1 : 0;
     });
-  if (training)
+  if (ordered)
     in.order = bring(arena, order_, [&] {
       auto* order = order_.as<std::int32_t>();
       std::iota(order, order + T, 0);

@@ -25,9 +25,9 @@ struct Work {
   ActivationStore& store;
   const ModelConfig& config;
   const ModelOptions& options;
-  Tensor inv_freq;           // (rotated dims / 2) f64
-  double rope_factor = 1.0;  // multiplies cos and sin
-  ExpertGroup* experts = nullptr;       // null: no layer has experts
+  Tensor inv_freq;                 // (rotated dims / 2) f64
+  double rope_factor = 1.0;        // multiplies cos and sin
+  ExpertGroup* experts = nullptr;  // null: no layer has experts
   RouterStatistics* router = nullptr;
 
   /// A temporary in the compute type. Given back by arena.give(), or by the store that takes it over.
@@ -47,7 +47,7 @@ struct RowInputs {
   const RowMap* map = nullptr;
   std::int64_t tokens = 0;            // Tl
   Tensor ids, targets;                // (Tl) i32
-  Tensor order;                       // (Tl) i32; null without a backward
+  Tensor order;                       // (Tl) i32; null where the embedding gets no gradient
   Tensor positions;                   // (Tl) i64
   Tensor valid;                       // (Tl) i32: 0 is padding; null where no layer has experts
   std::vector<std::int64_t> windows;  // the distinct ones

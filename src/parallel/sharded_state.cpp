@@ -2,16 +2,6 @@
 #include <cstring>
 
 namespace annulus {
-namespace {
-
-bool trained(const Unit& unit) {
-  for (const Parameter& p : unit.parameters)
-    if (p.trained) return true;
-  return false;
-}
-
-}  // namespace
-
 Tensor UnitView::operator[](int i) const {
   return joined(i, 1);
 }
@@ -31,6 +21,7 @@ Tensor UnitView::joined(int i, int count) const {
     size += next.size();
     rows += next.shape.front();
   }
+  if (!flat_) return {};
   Tensor t = flat_.span(unit_->offsets[begin], size);
   if (first.shape.size() == 2) t = t.view({rows, first.shape.back()});
   if (first.shape.size() == 3) t = t.view({rows, first.shape[1], first.shape[2]});
@@ -72,14 +63,14 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
     UnitState& s = states_.emplace_back();
     s.segments = is_experts(u) ? segments_of_part(unit, experts_.part, experts_.parts, rank, ranks)
                                : segments_of(unit, rank, ranks);
-    if (trained(unit) && offloads_masters()) {
+    if (is_trained(unit) && offloads_masters()) {
       s.master = offloaded(Region::weights, "master weights", options_.state, piece);
       s.weight = zeroed(Region::weights, "weights", options_.compute, piece);
     } else {
-      s.master =
-          zeroed(Region::weights, "master weights", trained(unit) ? options_.state : options_.compute, piece);
+      s.master = zeroed(Region::weights, "master weights",
+                        is_trained(unit) ? options_.state : options_.compute, piece);
     }
-    if (!trained(unit)) continue;
+    if (!is_trained(unit)) continue;
     s.grad = zeroed(Region::grads, "gradient shard", options_.gradients, piece);
     if (!options_.offload) {
       s.m = zeroed(Region::optimizer, "first moment", options_.state, piece);
@@ -158,8 +149,8 @@ void ShardedState::drop(int unit) {
 UnitView ShardedState::open_gradient(int unit) {
   const Unit& u = held_[static_cast<std::size_t>(unit)];
   Open& g = gradients_[static_cast<std::size_t>(unit)];
+  if (!trains(unit)) return {u, {}};
   const Tensor& own = state(unit).grad;
-  need(static_cast<bool>(own), u.name + ": a frozen unit has no gradient");
   if (!g.live) {
     g.live = true;
     g.flat = own;
@@ -172,6 +163,7 @@ UnitView ShardedState::open_gradient(int unit) {
 }
 
 void ShardedState::reduce(int unit) {
+  if (!trains(unit)) return;
   Open& g = gradients_[static_cast<std::size_t>(unit)];
   need(g.live, units_[static_cast<std::size_t>(unit)].name + ": reduced, but no gradient is open");
   g.live = false;

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include "io/fault.h"
 #include "train/clock.h"
-#include "train/hf_folder.h"
 #include "train/memory_plan.h"
 #include "train/trainer.h"
 
@@ -37,7 +36,7 @@ void Trainer::check_space(const std::string& checkpoints) {
 std::map<std::string, std::string> Trainer::facts() {
   std::map<std::string, std::string> facts =
       make_facts(progress_, run_, model_.config, model_print_, data_print_);
-  facts.merge(source_facts(model_, run_.model.path, engine_->state().units()));
+  facts.merge(weight_facts());
   return facts;
 }
 

@@ -85,7 +85,7 @@ void Trainer::run_step() {
                engine_->nll(), grid_);
     if (grid_.ring_index != 0 || grid_.ulysses_index != 0) continue;
     const RowShape& shape = local[m].map.shape();
-    sums[3] += model_flops(model_.config, shape);
+    sums[3] += model_flops(model_.config, engine_->spec().options.lora, shape);
     sums[4] += totals.router.aux * static_cast<double>(shape.used);
   }
   world_.all_reduce(std::span<double>(sums));

@@ -18,7 +18,7 @@ struct Ranks {
   Rig rig(RigOptions options) { return Rig(*backend, world->split(0), std::move(options)); }
   /// Every way to lay these ranks out in rings and heads. Models have 2 key/value heads: four ranks that
   /// share heads need more.
-  std::vector<RigOptions> layouts(bool tied) const {
+  std::vector<RigOptions> layouts(bool tied, const LoraConfig& lora = {}) const {
     std::vector<RigOptions> all;
     for (int context = 1; context <= size; ++context)
       for (int ulysses = 1; ulysses <= context; ++ulysses)
@@ -28,6 +28,7 @@ struct Ranks {
           o.config.tied = tied;
           o.config.qkv_bias = true;
           o.config.H = 12;
+          o.model.lora = lora;
           const std::int64_t heads = share_heads(o.config.H, o.config.G, ulysses).G;
           o.groups = per_member == 1 ? 1 : heads;
           all.push_back(o);
@@ -93,7 +94,7 @@ void perturb_windows() {
 }
 
 /// The same rows on one rank and on all: each data group takes the rows that fall to it.
-void compare_layouts() {
+void compare_layouts(const LoraConfig& lora = {}) {
   Ranks ranks;
   const int count = 4 % ranks.size == 0 ? 4 : 2 * ranks.size;  // every data group gets as many
   std::vector<WholeRow> rows;
@@ -106,11 +107,12 @@ void compare_layouts() {
     alone.config.tied = tied;
     alone.config.qkv_bias = true;
     alone.config.H = 12;
+    alone.model.lora = lora;
     Rig one(*backend, make_self_comm(backend->queue()), alone);
     double nll = 0;
     for (const WholeRow& row : rows) nll += one.train(row, 1.0 / 150).nll;
     const Gradients want = one.gradients();
-    for (const RigOptions& options : ranks.layouts(tied)) {
+    for (const RigOptions& options : ranks.layouts(tied, lora)) {
       Rig rig = ranks.rig(options);
       double mine = 0;
       for (int i = rig.grid().data_index; i < count; i += rig.grid().data)
@@ -156,6 +158,18 @@ BOOST_AUTO_TEST_CASE(layouts_give_the_same_numbers_2, *boost::unit_test::label("
 }
 BOOST_AUTO_TEST_CASE(layouts_give_the_same_numbers_3, *boost::unit_test::label("ranks3")) {
   compare_layouts();
+}
+BOOST_AUTO_TEST_CASE(chunks_and_groups_change_no_number_of_adapters) {
+  compare_layouts(tiny_lora());
+}
+BOOST_AUTO_TEST_CASE(layouts_give_the_same_adapters_2, *boost::unit_test::label("ranks2")) {
+  compare_layouts(tiny_lora());
+}
+BOOST_AUTO_TEST_CASE(layouts_give_the_same_adapters_3, *boost::unit_test::label("ranks3")) {
+  compare_layouts(tiny_lora());
+}
+BOOST_AUTO_TEST_CASE(layouts_give_the_same_adapters_4, *boost::unit_test::label("ranks4")) {
+  compare_layouts(tiny_lora());
 }
 BOOST_AUTO_TEST_CASE(layouts_give_the_same_numbers_4, *boost::unit_test::label("ranks4")) {
   compare_layouts();

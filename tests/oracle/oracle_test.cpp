@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include "data/dataset.h"
+#include "io/adapter.h"
 #include "io/safetensors.h"
 #include "io/weights.h"
 #include "model/rig.h"
@@ -44,8 +45,9 @@ Case read_case(const std::string& name) {
   Case c;
   c.name = name;
   c.folder = test_data("tests/oracle/" + name);
+  const std::string base = base_of(name);
   c.run = parse_run_config(
-      {c.folder + "/run.ini", "--model.path", c.folder + "/model", "--data.train", c.folder + "/data.jsonl"});
+      {c.folder + "/run.ini", "--model.path", base + "/model", "--data.train", base + "/data.jsonl"});
   c.model = parse_model_config(open_weights(c.run.model.path)->config_json(), c.run.model.path);
   std::ifstream in(c.folder + "/expected.json");
   const nlohmann::json expected = nlohmann::json::parse(in);
@@ -95,8 +97,13 @@ FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data
   options.model.expert_tile = 17;
   options.model.offload_layers = 1;
   const auto source = open_weights(c.run.model.path);
+  std::unique_ptr<WeightSource> adapters;
+  if (const std::string path = c.folder + "/adapter"; is_adapter_folder(path)) {
+    adapters = open_adapter(path);
+    options.model.lora = adapter_of(adapters->config_json(), adapters->tensors(), path);
+  }
   options.weights = [&](const Parameter& p, std::int64_t from, const Tensor& to) {
-    source->read(p.name, from, to.size(), to);
+    (source->has(p.name) ? source : adapters)->read(p.name, from, to.size(), to);
   };
   Rig rig(backend, world.split(0), options);
 
@@ -161,7 +168,8 @@ void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, Sha
 
 using Check = void(Backend&, Comm&, const Case&, Dataset&, Shares);
 
-const std::vector<const char*> kDense{"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"};
+const std::vector<const char*> kDense{"qwen3",  "qwen3_tied_yarn", "llama3",   "packed",    "llama_tied",
+                                      "window", "lora_qv",         "lora_all", "lora_bias", "lora_packed"};
 const std::vector<const char*> kExperts{"moe",     "moe_mixed",   "moe_packed",
                                         "moe_all", "moe_starved", "moe_crowded"};
 

@@ -13,7 +13,8 @@ using namespace annulus::test;
 namespace {
 
 constexpr const char* kCases[] = {"qwen3",      "qwen3_tied_yarn", "llama3",      "packed",
-                                  "llama_tied", "window",          "moe",         "moe_mixed",
+                                  "llama_tied", "window",          "lora_qv",     "lora_all",
+                                  "lora_bias",  "lora_packed",     "moe",         "moe_mixed",
                                   "moe_packed", "moe_all",         "moe_starved", "moe_crowded"};
 
 void check_curve(Comm& world, const std::string& name, int context, int expert) {
