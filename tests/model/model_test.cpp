@@ -212,7 +212,8 @@ BOOST_AUTO_TEST_CASE(evaluation_gives_the_loss_of_training_in_less_memory) {
   BOOST_TEST(peak("eval") < peak("micro"));
 }
 
-void check_differences(const LoraConfig& lora) {
+/// `reach`: how far along a leaf's gradient the loss is still straight.
+void check_differences(const LoraConfig& lora, double reach) {
   RigOptions options{.config = biased(true)};
   options.model.lora = lora;
   const auto backend = make_cpu_backend(1);
@@ -229,7 +230,7 @@ void check_differences(const LoraConfig& lora) {
       const std::vector<float>& g = gradients.at(segment.parameter->name);
       double square = 0;
       for (float x : g) square += double(x) * x;
-      const double step = 2e-2 / std::sqrt(square);
+      const double step = reach / std::sqrt(square);
       const auto shifted = [&](double by) {
         float* w = s.master.as<float>() + segment.at;
         const std::vector<float> kept(w, w + segment.count);
@@ -246,11 +247,11 @@ void check_differences(const LoraConfig& lora) {
 }
 
 BOOST_AUTO_TEST_CASE(gradients_agree_with_differences_of_the_loss) {
-  check_differences({});
+  check_differences({}, 2e-2);
 }
 
 BOOST_AUTO_TEST_CASE(gradients_of_adapters_agree_with_differences_of_the_loss) {
-  check_differences(tiny_lora());
+  check_differences(tiny_lora(), 5e-3);
 }
 
 BOOST_AUTO_TEST_CASE(frozen_weights_have_no_gradient_anywhere) {
