@@ -161,8 +161,8 @@ void MatmulEngine::run(const Matmul& a, Scratch scratch, cudaStream_t stream) {
       epilogue ? alignment(a.bias) : 0};
   const cublasLtMatmulAlgo_t& algorithm = algorithms_.get(
       key, [&] { return choose_algorithm(handle_.get(), p, a, added, scratch.bytes, sizes(M, N, K)); });
-  const float one = 1.f, beta = add ? 1.f : 0.f;
-  blas(cublasLtMatmul(handle_.get(), p.operation.handle, &one, a.b.data, p.first.handle, a.a.data,
+  const float alpha = static_cast<float>(a.scale), beta = add ? 1.f : 0.f;
+  blas(cublasLtMatmul(handle_.get(), p.operation.handle, &alpha, a.b.data, p.first.handle, a.a.data,
                       p.second.handle, &beta, added.data, p.add.handle, a.c.data, p.out.handle, &algorithm,
                       scratch.data, static_cast<std::size_t>(scratch.bytes), stream),
        sizes(M, N, K));

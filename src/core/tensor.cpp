@@ -48,6 +48,16 @@ Tensor Tensor::heads(std::int64_t begin, std::int64_t count) const {
   return t;
 }
 
+Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
+  need(rank == 2 && begin >= 0 && count >= 0 && begin + count <= shape[1],
+       std::string(name) + ": columns out of range");
+  Tensor t = *this;
+  t.data = advance(*this, begin);
+  t.row_stride = stride();
+  t.shape[1] = count;
+  return t;
+}
+
 Tensor Tensor::view(std::initializer_list<std::int64_t> to) const {
   need(contiguous(), std::string(name) + ": view of a strided tensor");
   Tensor t = *this;

@@ -95,6 +95,8 @@ struct Tensor {
   Tensor rows(std::int64_t begin, std::int64_t count) const;
   /// `count` entries from `begin` of dimension 1 of (N, h, D): keeps the row stride.
   Tensor heads(std::int64_t begin, std::int64_t count) const;
+  /// `count` columns from `begin` of a matrix (N, C): keeps the row stride.
+  Tensor columns(std::int64_t begin, std::int64_t count) const;
   /// The same contiguous elements under another shape.
   Tensor view(std::initializer_list<std::int64_t> to) const;
   /// `count` elements from element `begin` of a contiguous tensor, as a vector.

@@ -46,7 +46,8 @@ struct RmsNormBwd {
   Tensor dw{};    // (C)    +=   f32; optional (frozen)
 };
 
-/// c = op(a) op(b) + add + bias, products summed in f32, rounded once. op transposes where the flag says so.
+/// c = scale * op(a) op(b) + add + bias, products summed in f32, rounded once. op transposes where the flag
+/// says so.
 struct Matmul {
   Tensor a;       // (M, K), or (K, M) when trans_a   in  T; rows may be strided
   Tensor b;       // (K, N), or (N, K) when trans_b   in  T; rows may be strided
@@ -54,6 +55,7 @@ struct Matmul {
   Tensor add{};   // (M, N)  in   c's type; optional; may be c itself
   Tensor bias{};  // (N)     in   T; optional
   bool trans_a = false, trans_b = false;
+  double scale = 1.0;
 };
 
 /// out[c] += sum_n x[n,c]; deterministic (gradients of biases).

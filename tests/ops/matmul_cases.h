@@ -8,6 +8,7 @@ struct MatmulCase {
   bool trans_a, trans_b, add, in_place, bias;  // in_place: add is c itself
   std::int64_t gap;                            // elements between rows of a, b, c and add
   const char* why;
+  double scale = 1.0;
 };
 inline constexpr MatmulCase kMatmulCases[] = {
     {1, 1, 1, false, false, false, false, false, 0, "smallest"},
@@ -22,6 +23,10 @@ inline constexpr MatmulCase kMatmulCases[] = {
     {5, 4, 0, true, false, true, false, true, 0, "nothing to sum but add and bias"},
     {257, 513, 1030, false, false, true, true, false, 0, "larger than a tile each way"},
     {257, 513, 1030, true, false, false, false, false, 1, "larger than a tile, a transposed"},
-    {257, 513, 1030, false, true, false, false, true, 1, "larger than a tile, b transposed"}};
+    {257, 513, 1030, false, true, false, false, true, 1, "larger than a tile, b transposed"},
+    {61, 37, 5, false, true, true, true, false, 7, "y += scale t B', a narrow slice", 1.75},
+    {13, 7, 129, true, false, true, true, true, 2, "scale leaves add and bias alone", -0.3},
+    {257, 513, 1030, false, false, false, false, false, 0, "scaled, larger than a tile each way", 0.37},
+    {5, 4, 0, false, false, true, false, true, 0, "scale of nothing", 2.5}};
 
 }  // namespace annulus::test

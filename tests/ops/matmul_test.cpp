@@ -27,7 +27,7 @@ Answer exact(const MatmulCase& s, const Inputs& in) {
   };
   for (std::size_t m = 0; m < M; ++m) {
     for (std::size_t k = 0; k < K; ++k) {
-      const double a = s.trans_a ? in.a[k * M + m] : in.a[m * K + k];
+      const double a = s.scale * (s.trans_a ? in.a[k * M + m] : in.a[m * K + k]);
       for (std::size_t n = 0; n < N; ++n)
         plus(m * N + n, a * (s.trans_b ? in.b[n * K + k] : in.b[k * N + n]));
     }
@@ -53,6 +53,7 @@ Tensor call(Device& d, const MatmulCase& s, const Inputs& in, DType T, DType out
   a.c = s.in_place ? a.add : d.out("c", out, {s.M, s.N}, s.gap);
   a.trans_a = s.trans_a;
   a.trans_b = s.trans_b;
+  a.scale = s.scale;
   d.ops().matmul(Lane::compute, a);
   return a.c;
 }
