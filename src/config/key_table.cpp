@@ -245,15 +245,16 @@ std::vector<Key> key_table() {
       {"lora",
        "alpha",
        [](C& c) -> Slot { return &c.lora.alpha; },
-       "scale of the adapters (times 1 / rank)",
+       "scale of the adapters (times 1 / rank); 0: 8",
        {.low = 0, .high = 1e6}},
       {"lora", "targets", [](C& c) -> Slot { return &c.lora.targets; },
-       "projection to adapt; one line or flag each"},
+       "projection to adapt (q_proj, ..., down_proj, or all-linear), one line or flag each; none: q_proj, "
+       "v_proj"},
       {"lora", "rslora", [](C& c) -> Slot { return &c.lora.rslora; }, "scale by 1 / sqrt(rank) instead"},
       {"lora",
        "base",
        [](C& c) -> Slot { return &c.lora.base; },
-       "type of the frozen weights",
+       "type of the frozen weights (f32 where the run computes in f32)",
        {.words = "bf16 fp8"}},
 
       {"moe",
@@ -283,7 +284,9 @@ std::vector<Key> key_table() {
        "newest checkpoints that stay",
        {.least = 1, .most = kCount}},
       {"checkpoint", "resume", [](C& c) -> Slot { return &c.checkpoint.resume; },
-       "auto (the run folder's newest whole checkpoint), none, or a path"},
+       "auto (the run folder's newest whole checkpoint), none, or a path: a checkpoint to go on from, or a "
+       "PEFT "
+       "adapter folder to start from"},
       {"checkpoint",
        "final",
        [](C& c) -> Slot { return &c.checkpoint.final; },

@@ -70,11 +70,11 @@ struct MemorySection {
 };
 
 struct LoraSection {
-  std::int64_t rank = 0;  // 0: no LoRA
-  double alpha = 0;
-  std::vector<std::string> targets;
+  std::int64_t rank = 0;             // 0: no LoRA
+  double alpha = 0;                  // 0: PEFT's default (config/lora.h settles it)
+  std::vector<std::string> targets;  // none: PEFT's default
   bool rslora = false;
-  std::string base = "bf16";
+  std::string base = "bf16";  // of the frozen weights: bf16 (f32 where the run computes in f32), fp8
 };
 
 struct MoeSection {
@@ -86,7 +86,7 @@ struct CheckpointSection {
   std::int64_t every = 0;  // steps; 0: only at the end and when stopped
   double minutes = 0;
   std::int64_t keep = 2;
-  std::string resume = "auto";  // auto, none, or a path
+  std::string resume = "auto";  // auto, none, or a path (a checkpoint, or an adapter folder)
   std::string final = "hf";     // hf, h5, none
 };
 

@@ -1,6 +1,7 @@
 // What no key alone can get wrong: values that contradict each other, and what this build does not do.
 #include <cmath>
 #include "config/keys.h"
+#include "config/lora.h"
 #include "config/run_config.h"
 #include "config/values.h"
 #include "core/check.h"
@@ -126,7 +127,12 @@ void check_device(const RunConfig& c) {
 
 void check_lora(const RunConfig& c) {
   const LoraSection& l = c.lora;
-  refuse_if(l.rank > 0, "lora.rank", number(l.rank), "LoRA is not supported by this build", "give 0");
+  if (l.rank > 0) {
+    refuse_if(l.base == "fp8", "lora.base", "fp8", "frozen weights are not kept in fp8 by this build",
+              "give bf16");
+    lora_config(l);  // targets
+    return;
+  }
   const std::string no_rank = "lora.rank is 0, so that there are no adapters";
   refuse_if(!l.targets.empty(), "lora.targets", l.targets.empty() ? "" : l.targets.front(), no_rank,
             "give lora.rank, or leave the targets out");

@@ -87,7 +87,16 @@ const Bad kBad[] = {
     {"device.precision", "f32 or auto",
      [](RunConfig& c) { c.device.precision = "bf16", c.device.kind = "cpu"; }},
     {"device.share", "no GPU", [](RunConfig& c) { c.device.share = true, c.device.kind = "cpu"; }},
-    {"lora.rank", "not supported by this build", [](RunConfig& c) { c.lora.rank = 8; }},
+    {"lora.base", "not kept in fp8",
+     [](RunConfig& c) {
+       c.lora.rank = 8;
+       c.lora.base = "fp8";
+     }},
+    {"lora.targets", "nearest is gate_proj",
+     [](RunConfig& c) {
+       c.lora.rank = 8;
+       c.lora.targets = {"q_proj", "gate_prj"};
+     }},
     {"lora.targets", "lora.rank is 0", [](RunConfig& c) { c.lora.targets = {"q_proj"}; }},
     {"lora.alpha", "lora.rank is 0", [](RunConfig& c) { c.lora.alpha = 16; }},
     {"lora.rslora", "lora.rank is 0", [](RunConfig& c) { c.lora.rslora = true; }},
