@@ -14,8 +14,10 @@ const std::vector<Command>& commands() {
       {"eval", "loss, perplexity and accuracy on data.eval",
        "annulus eval RUN.ini [--section.key VALUE ...] [--print-config]\n"
        "Takes the newest checkpoint of run.dir (checkpoint.resume=auto), a given one "
-       "(checkpoint.resume=PATH), or\n"
-       "the weights of model.path (checkpoint.resume=none, or no checkpoint there).",
+       "(checkpoint.resume=PATH), a\n"
+       "PEFT adapter folder (the same), or the weights of model.path (checkpoint.resume=none, or no "
+       "checkpoint "
+       "there).",
        true, run_eval},
       {"rehearse", "one rank of a larger job, really run, on one device",
        "annulus rehearse RUN.ini [--ranks N] [--rank R] [--layers N] [--warmup N] [--steps N]\n"
@@ -31,8 +33,12 @@ const std::vector<Command>& commands() {
       {"import", "a Hugging Face folder to one weights file", "annulus import HF_FOLDER OUT.h5", false,
        run_import},
       {"export", "a run or weights file to a Hugging Face folder",
-       "annulus export RUN|FILE.h5 HF_FOLDER\nOf a run folder the newest whole checkpoint is taken.", false,
-       run_export},
+       "annulus export RUN|FILE.h5 HF_FOLDER [--merge [--model.path BASE]]\n"
+       "Of a run folder the newest whole checkpoint is taken. Of a LoRA run the folder is a PEFT adapter, or "
+       "with\n"
+       "--merge the whole model: the adapters added to their base, which is where the run had it or at "
+       "--model.path.",
+       false, run_export},
       {"inspect", "what is in a weights, token or checkpoint file", "annulus inspect FILE|HF_FOLDER", false,
        run_inspect},
       {"info", "versions and paths of the libraries loaded, processors and memory, GPUs", "annulus info",

@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <filesystem>
 #include "app/commands.h"
+#include "train/adapters.h"
 #include "train/metrics.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/snapshot.h"
-#include "train/weights_fill.h"
 
 namespace annulus {
 namespace {
@@ -45,7 +45,7 @@ std::unique_ptr<H5Reader> find_weights(const Program& program, const RunConfig& 
 
 Exit run_eval(Program& program) {
   const bool print = take_print_config(program.arguments);
-  const RunConfig run = parse_run_config(program.arguments);
+  RunConfig run = parse_run_config(program.arguments);
   validate(run, Purpose::eval);
   if (print) {
     say(program, print_config(run));
@@ -56,9 +56,15 @@ Exit run_eval(Program& program) {
   const Grid grid = make_grid(world.rank(), world.size(), static_cast<int>(run.parallel.context),
                               static_cast<int>(run.parallel.ulysses));
   const std::unique_ptr<Backend> backend = make_backend(program, run);
+  const std::unique_ptr<WeightSource> adapters = open_start(run);
+  std::string path = adapters ? run.checkpoint.resume : run.model.path;
+  const std::unique_ptr<H5Reader> from = adapters ? nullptr : find_weights(program, run, &path);
+  if (from) settle_lora(*from, path, run);
+  if (!from && !adapters) run.lora = {};  // adapters that nobody has trained add nothing
   const ModelSource model = open_model(run);
-  std::string path = run.model.path;
-  const std::unique_ptr<H5Reader> from = find_weights(program, run, &path);
+  if (adapters) check_adapters(*adapters, model.config, lora_config(run.lora), path);
+  const std::string base_print = base_fingerprint(world, model, run);
+  if (from && run.lora.rank > 0) check_base(from->facts(), path, base_print, run.model.path);
   if (!from && !model.weights)
     input_error("there are no weights to evaluate: model.init=random, and " + run.run.dir +
                 " holds no checkpoint");
@@ -68,10 +74,7 @@ Exit run_eval(Program& program) {
   const std::unique_ptr<Engine> engine = build_engine(
       world, program.node, *backend, spec, true, [] {}, [&](const std::string& line) { say(program, line); });
   Staging staging(*backend);
-  if (from)
-    load_state(world, *from, *engine, staging, false, [] {});
-  else
-    fill_from(world, *model.weights, engine->state(), staging, [] {});
+  fill_engine(world, *engine, model.weights.get(), from.get(), adapters.get(), staging, false, [] {});
 
   const std::string scratch = scratch_path(world, run.run.dir);
   const std::string tokens = token_file_of(world, run.data.eval, run, model.config, scratch, false);

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include "app/commands.h"
+#include "io/adapter.h"
 #include "io/checkpoint.h"
 #include "io/token_file.h"
 #include "io/weights.h"
@@ -73,7 +74,7 @@ Exit run_inspect(Program& program) {
   if (!std::filesystem::exists(path))
     input_error(path + ": there is no such file; give a .h5 file or a folder");
   if (std::filesystem::is_directory(path)) {
-    print_folder(program, *open_weights(path));
+    print_folder(program, is_adapter_folder(path) ? *open_adapter(path) : *open_weights(path));
     return Exit::ok;
   }
   std::string why;  // what is wrong with it as a file of weights

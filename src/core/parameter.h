@@ -14,6 +14,7 @@ struct Parameter {
   std::uint64_t id = 0;    // its number in the model: key of the random numbers that belong to it
   float init_std = 0.02f;  // init=random: standard deviation; 0 means all `init_value`
   float init_value = 0.f;
+  float init_bound = 0.f;  // where positive: uniform in (-init_bound, init_bound) instead
 
   std::int64_t size() const {
     std::int64_t n = 1;
@@ -44,6 +45,13 @@ struct Unit {
     return (n + kAlign - 1) / kAlign * kAlign;
   }
 };
+
+/// A unit is trained as a whole or frozen as a whole.
+inline bool is_trained(const Unit& unit) {
+  for (const Parameter& p : unit.parameters)
+    if (p.trained) return true;
+  return false;
+}
 
 /// The part of one parameter that lies in a rank's piece of a unit.
 struct Segment {

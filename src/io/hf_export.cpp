@@ -24,24 +24,25 @@ struct Shard {
   std::int64_t bytes = 0;
 };
 
-std::vector<Shard> plan_shards(const std::vector<StoredTensor>& tensors, std::int64_t most) {
+std::vector<Shard> plan_shards(const ExportRequest& r) {
   std::vector<Shard> shards(1);
-  for (const StoredTensor& t : tensors) {
+  for (const StoredTensor& t : r.tensors) {
     SafeTensor s{.name = t.name, .shape = t.shape};
     need(parse_stored(t.dtype, &s.type), "export of " + t.name + " as " + t.dtype);
     const std::int64_t count = shape_size(t.shape);
     need(count >= 0, "export of " + t.name + ": bad shape");
     s.bytes = count * bytes_of(s.type);
-    if (!shards.back().tensors.empty() && shards.back().bytes + s.bytes > most) shards.emplace_back();
+    if (!shards.back().tensors.empty() && shards.back().bytes + s.bytes > r.shard_bytes)
+      shards.emplace_back();
     shards.back().bytes += s.bytes;
     shards.back().tensors.push_back(std::move(s));
   }
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    char name[64] = "model.safetensors";
+    char number[64] = "";
     if (shards.size() > 1 &&
-        std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size()) < 0)
+        std::snprintf(number, sizeof number, "-%05zu-of-%05zu", i + 1, shards.size()) < 0)
       fail("snprintf", "shard name");
-    shards[i].file = name;
+    shards[i].file = r.weights_name + number + ".safetensors";
     shards[i].header = make_safetensors_header(shards[i].tensors);
     shards[i].bytes += static_cast<std::int64_t>(shards[i].header.size());
   }
@@ -116,7 +117,7 @@ void prepare_folder(const ExportRequest& r, const std::string& partial, const st
   fs::remove_all(partial);
   fs::create_directories(partial);
   if (!r.source_folder.empty()) copy_files(r.source_folder, partial, 0);
-  if (!r.config_json.empty()) write_file(partial + "/config.json", r.config_json);
+  if (!r.config_json.empty()) write_file(partial + "/" + r.config_name, r.config_json);
   nlohmann::json map = nlohmann::json::object();
   std::int64_t total = 0;
   for (const Shard& s : shards) {
@@ -130,7 +131,7 @@ void prepare_folder(const ExportRequest& r, const std::string& partial, const st
     }
   }
   if (shards.size() > 1)
-    write_file(partial + "/model.safetensors.index.json",
+    write_file(partial + "/" + r.weights_name + ".safetensors.index.json",
                nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
 }
 
@@ -172,7 +173,7 @@ void export_hf(Comm& world, const ExportRequest& r, const ReadRange& read) {
   std::string folder = r.folder;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   const std::string partial = folder + ".partial";
-  const std::vector<Shard> shards = plan_shards(r.tensors, r.shard_bytes);
+  const std::vector<Shard> shards = plan_shards(r);
   const auto on_rank_0 = [&](const std::function<void()>& work) {
     agreed(world, "export", [&] {
       if (world.rank() == 0) on_files(folder, work);

@@ -17,9 +17,11 @@ namespace annulus {
 struct ExportRequest {
   std::string folder;
   std::string source_folder;                 // "" : none
-  std::string config_json;                   // written as config.json; "" : the source folder's is copied
+  std::string config_json;                   // written as `config_name`; "" : the source folder's is copied
   std::vector<StoredTensor> tensors;         // with the dtype to write
   std::int64_t shard_bytes = 5'000'000'000;  // of tensors in one file; a larger tensor gets one of its own
+  std::string config_name = "config.json";
+  std::string weights_name = "model";  // of the safetensors files, before their numbers
 };
 /// `read(name, from, count, to)`: any rank can be asked for any range (from an H5Reader, say).
 void export_hf(

@@ -44,6 +44,7 @@ Tensor embed_forward(Work& work, const RowInputs& row) {
 
 void embed_backward(Work& work, const RowInputs& row, const Tensor& dx) {
   const Tensor dtable = work.state.open_gradient(kEmbedUnit)[0];
+  if (!dtable) return;
   work.ops.embed_bwd(Lane::compute, {.ids = row.ids, .order = row.order, .dy = dx, .dtable = dtable});
   work.state.reduce(kEmbedUnit);
 }
@@ -78,7 +79,8 @@ void loss(Work& work, const RowInputs& row, const Tensor& x, double scale, const
                                     .scale = scale});
       if (!training) continue;
       const Tensor dlogits = logits, dh = h;  // in place
-      ops.matmul(Lane::compute, {.a = dlogits, .b = h, .c = g.matrix, .add = g.matrix, .trans_a = true});
+      if (g.matrix)
+        ops.matmul(Lane::compute, {.a = dlogits, .b = h, .c = g.matrix, .add = g.matrix, .trans_a = true});
       ops.matmul(Lane::compute, {.a = dlogits, .b = w.matrix, .c = dh});
       ops.rmsnorm_bwd(
           Lane::compute,

@@ -5,6 +5,31 @@
 
 namespace annulus {
 
+void Layer::prefetch(std::int64_t layer) {
+  for (const int unit : units(layer)) work_.state.prefetch(unit);
+}
+
+LayerView Layer::weights() {
+  LayerView view = view_layer(work_.state.use(layer_unit(l_)), at_);
+  if (at_.adapted()) view_adapters(work_.state.use(adapter_unit(work_.config, l_)), at_, view);
+  return view;
+}
+
+/// Null where a unit is frozen.
+LayerView Layer::open_gradients() {
+  LayerView view = view_layer(work_.state.open_gradient(layer_unit(l_)), at_);
+  if (at_.adapted()) view_adapters(work_.state.open_gradient(adapter_unit(work_.config, l_)), at_, view);
+  return view;
+}
+
+void Layer::reduce_gradients() {
+  for (const int unit : units(l_)) work_.state.reduce(unit);
+}
+
+void Layer::drop_weights() {
+  for (const int unit : units(l_)) work_.state.drop(unit);
+}
+
 Tensor Layer::norm1(const LayerView& w, const Tensor& x, const Tensor& rstd) {
   Tensor h = work_.take("h", {x.shape[0], work_.config.C});
   work_.ops.rmsnorm_fwd(Lane::compute,
@@ -15,7 +40,7 @@ Tensor Layer::norm1(const LayerView& w, const Tensor& x, const Tensor& rstd) {
 Tensor Layer::project(const LayerView& w, const Tensor& h, Region region) {
   const ModelConfig& c = work_.config;
   Tensor qkv = work_.take("qkv", {h.shape[0], (c.H + 2 * c.G) * c.D}, region);
-  work_.ops.matmul(Lane::compute, {.a = h, .b = w.wqkv, .c = qkv, .bias = w.bqkv, .trans_b = true});
+  Projection(work_, w.qkv, h.shape[0]).forward(h, qkv);
   return qkv;
 }
 
@@ -54,11 +79,10 @@ Layer::Attended Layer::attend(const RowInputs& row, const Rotated& r, Region reg
 }
 
 Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
-  Ops& ops = work_.ops;
   const ModelConfig& c = work_.config;
   const std::int64_t T = row.tokens;
-  const LayerView w = view_layer(work_.state.use(unit_), at_);
-  if (l_ + 1 < c.L) work_.state.prefetch(unit_ + 1);
+  const LayerView w = weights();
+  if (l_ + 1 < c.L) prefetch(l_ + 1);
   const bool all = training && saves_all(), attention = training && saves_attention();
   if (training) work_.store.save(l_, Saved::x, x);
 
@@ -77,7 +101,7 @@ Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
   }
 
   const Tensor x1 = training ? work_.take(all ? "x1" : "x", {T, c.C}, Region::saved) : x;
-  ops.matmul(Lane::compute, {.a = o.a, .b = w.wo, .c = x1, .add = x, .bias = w.bo, .trans_b = true});
+  Projection(work_, w.o, T).forward(o.a, x1, x);
   if (!attention) {
     work_.give(o.a);
     work_.give(o.lse);
@@ -91,7 +115,7 @@ Tensor Layer::forward(const RowInputs& row, Tensor x, bool training) {
   mlp_forward(w, x1, y, gu);
   if (all) work_.store.save(l_, Saved::gu, gu);
   if (training) work_.store.settle(l_ - 1);
-  if (!training || l_ + 1 < c.L) work_.state.drop(unit_);  // the last layer's backward comes next
+  if (!training || l_ + 1 < c.L) drop_weights();  // the last layer's backward comes next
   return y;
 }
 
@@ -105,26 +129,22 @@ void Layer::mlp_forward(const LayerView& w, const Tensor& x1, const Tensor& y, c
   const Tensor h2 = scope.take("h2", type, {tile, c.C});
   const Tensor gu_tile = gu_saved ? Tensor{} : scope.take("gate_up", type, {tile, 2 * c.F});
   const Tensor s = scope.take("swiglu", type, {tile, c.F});
+  Projection gate_up(work_, w.gu, tile), down(work_, w.d, tile);
   for (std::int64_t t = 0; t < T; t += tile) {
     const std::int64_t n = std::min(tile, T - t);
     const Tensor gu = gu_saved ? gu_saved.rows(t, n) : gu_tile.rows(0, n);
     ops.rmsnorm_fwd(
         Lane::compute,
         {.x = x1.rows(t, n), .w = w.norm2, .y = h2.rows(0, n), .rstd = rstd.rows(0, n), .eps = c.norm_eps});
-    ops.matmul(Lane::compute, {.a = h2.rows(0, n), .b = w.wgu, .c = gu, .bias = w.bgu, .trans_b = true});
+    gate_up.forward(h2.rows(0, n), gu);
     ops.swiglu_fwd(Lane::compute, {.gu = gu, .h = s.rows(0, n)});
-    ops.matmul(Lane::compute, {.a = s.rows(0, n),
-                               .b = w.wd,
-                               .c = y.rows(t, n),
-                               .add = x1.rows(t, n),
-                               .bias = w.bd,
-                               .trans_b = true});
+    down.forward(s.rows(0, n), y.rows(t, n), x1.rows(t, n));
   }
 }
 
 void Layer::look_ahead() {
   if (l_ == 0) return;
-  work_.state.prefetch(unit_ - 1);
+  prefetch(l_ - 1);
   work_.store.fetch(l_ - 1);
 }
 
@@ -132,8 +152,8 @@ void Layer::backward(const RowInputs& row, const Tensor& dx) {
   const ModelConfig& c = work_.config;
   const ModelOptions& options = work_.options;
   const std::int64_t T = row.tokens;
-  const LayerView w = view_layer(work_.state.use(unit_), at_);
-  const LayerView g = view_layer(work_.state.open_gradient(unit_), at_);
+  const LayerView w = weights();
+  const LayerView g = open_gradients();
   if (!options.lean_backward) look_ahead();
   const Tensor x = work_.store.get(l_, Saved::x);
 
@@ -160,14 +180,14 @@ void Layer::backward(const RowInputs& row, const Tensor& dx) {
     qkv = work_.store.get(l_, Saved::qkv);
   } else {
     const Tensor x1 = work_.take("x1", {T, c.C});
-    work_.ops.matmul(Lane::compute, {.a = o.a, .b = w.wo, .c = x1, .add = x, .bias = w.bo, .trans_b = true});
+    Projection(work_, w.o, T).forward(o.a, x1, x);
     mlp_backward(w, g, x1, {}, dx);
     work_.give(x1);
   }
   attention_backward(row, w, g, o, r, qkv, dx);
   work_.store.release(l_, Saved::x);
-  work_.state.reduce(unit_);
-  work_.state.drop(unit_);
+  reduce_gradients();
+  drop_weights();
 }
 
 void Layer::mlp_backward(const LayerView& w, const LayerView& g, const Tensor& x1, const Tensor& gu_saved,
@@ -181,22 +201,23 @@ void Layer::mlp_backward(const LayerView& w, const LayerView& g, const Tensor& x
   const Tensor h2_tile = scope.take("h2", type, {tile, c.C});
   const Tensor gu_tile = gu_saved ? Tensor{} : scope.take("gate_up", type, {tile, 2 * c.F});
   const Tensor ds_tile = scope.take("dswiglu", type, {tile, c.F});
+  Projection gate_up(work_, w.gu, tile, g.gu), down(work_, w.d, tile, g.d);
   for (std::int64_t t = 0; t < T; t += tile) {
     const std::int64_t n = std::min(tile, T - t);
     const Tensor rstd = rstd_tile.rows(0, n), h2 = h2_tile.rows(0, n), ds = ds_tile.rows(0, n);
     const Tensor gu = gu_saved ? gu_saved.rows(t, n) : gu_tile.rows(0, n);
     const Tensor dy = dx.rows(t, n), x = x1.rows(t, n);
     ops.rmsnorm_fwd(Lane::compute, {.x = x, .w = w.norm2, .y = h2, .rstd = rstd, .eps = c.norm_eps});
-    if (!gu_saved) ops.matmul(Lane::compute, {.a = h2, .b = w.wgu, .c = gu, .bias = w.bgu, .trans_b = true});
-    ops.matmul(Lane::compute, {.a = dy, .b = w.wd, .c = ds});
+    if (!gu_saved) gate_up.forward(h2, gu);
+    down.backward(dy);
+    down.input_gradient(ds);
     const Tensor s = ds, dgu = gu;  // in place
     ops.swiglu_bwd(Lane::compute, {.gu = gu, .dh = ds, .h = s, .dgu = dgu});
-    ops.matmul(Lane::compute, {.a = dy, .b = s, .c = g.wd, .add = g.wd, .trans_a = true});
-    ops.matmul(Lane::compute, {.a = dgu, .b = h2, .c = g.wgu, .add = g.wgu, .trans_a = true});
-    if (g.bd) ops.column_sum(Lane::compute, {.x = dy, .out = g.bd});
-    if (g.bgu) ops.column_sum(Lane::compute, {.x = dgu, .out = g.bgu});
+    down.weight_gradients(s);
+    gate_up.backward(dgu);
+    gate_up.weight_gradients(h2);
     const Tensor dh2 = h2;
-    ops.matmul(Lane::compute, {.a = dgu, .b = w.wgu, .c = dh2});
+    gate_up.input_gradient(dh2);
     ops.rmsnorm_bwd(Lane::compute,
                     {.dy = dh2, .x = x, .w = w.norm2, .rstd = rstd, .dres = dy, .dx = dy, .dw = g.norm2});
   }
@@ -204,12 +225,9 @@ void Layer::mlp_backward(const LayerView& w, const LayerView& g, const Tensor& x
 
 void Layer::attention_backward(const RowInputs& row, const LayerView& w, const LayerView& g,
                                const Attended& o, Rotated r, Tensor qkv, const Tensor& dx) {
-  Ops& ops = work_.ops;
   const ModelConfig& c = work_.config;
   const bool lean = work_.options.lean_backward;
   const std::int64_t T = row.tokens;
-  ops.matmul(Lane::compute, {.a = dx, .b = o.a, .c = g.wo, .add = g.wo, .trans_a = true});
-  if (g.bo) ops.column_sum(Lane::compute, {.x = dx, .out = g.bo});
   if (!r.q) {
     if (!qkv) qkv = norm_and_project(w, work_.store.get(l_, Saved::x), Region::workspace);
     r = rotate(row, w, qkv);
@@ -223,7 +241,12 @@ void Layer::attention_backward(const RowInputs& row, const LayerView& w, const L
     work_.state.release_reduced();
   }
   const Tensor da = work_.take("dattention", {T, c.H * c.D});
-  ops.matmul(Lane::compute, {.a = dx, .b = w.wo, .c = da});
+  {
+    Projection out(work_, w.o, T, g.o);
+    out.backward(dx);
+    out.weight_gradients(o.a);
+    out.input_gradient(da);
+  }
 
   const DType type = work_.ring.grad_dtype();
   const Tensor dq = work_.arena.take(Region::workspace, "dq", type, {T, c.H, c.D});
@@ -268,10 +291,13 @@ void Layer::projection_backward(const RowInputs& row, const LayerView& w, const 
                                   .eps = c.norm_eps});
   work_.give(dkv);
   work_.give(dq);
-  ops.matmul(Lane::compute, {.a = dqkv, .b = h, .c = g.wqkv, .add = g.wqkv, .trans_a = true});
-  if (g.bqkv) ops.column_sum(Lane::compute, {.x = dqkv, .out = g.bqkv});
   const Tensor dh = h;
-  ops.matmul(Lane::compute, {.a = dqkv, .b = w.wqkv, .c = dh});
+  {
+    Projection in(work_, w.qkv, T, g.qkv);
+    in.backward(dqkv);
+    in.weight_gradients(h);
+    in.input_gradient(dh);
+  }
   if (saves_all())
     work_.store.release(l_, Saved::qkv);
   else

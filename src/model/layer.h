@@ -7,12 +7,11 @@ namespace annulus {
 
 class Layer {
  public:
-  Layer(Work& work, std::int64_t number, LayerIndex index)
-      : work_(work), at_(index), l_(number), unit_(layer_unit(number)) {}
+  Layer(Work& work, std::int64_t number, LayerIndex index) : work_(work), at_(index), l_(number) {}
 
   /// Takes over x (Tl, C), which it saves for the backward or overwrites, and returns the layer's output.
   Tensor forward(const RowInputs&, Tensor x, bool training);
-  /// dx (Tl, C): the gradient of the output; becomes that of the input. Adds to the unit's gradient.
+  /// dx (Tl, C): the gradient of the output; becomes that of the input. Adds to the units' gradients.
   void backward(const RowInputs&, const Tensor& dx);
 
  private:
@@ -25,6 +24,15 @@ class Layer {
   bool saves_attention() const { return work_.options.keep_attention || !work_.options.recompute; }
   bool saves_all() const { return !work_.options.recompute; }
   std::int64_t window() const { return work_.config.windows[static_cast<std::size_t>(l_)]; }
+
+  std::vector<int> units(std::int64_t layer) const {
+    return layer_units(work_.config, work_.options.lora, layer);
+  }
+  void prefetch(std::int64_t layer);
+  LayerView weights();
+  LayerView open_gradients();
+  void reduce_gradients();
+  void drop_weights();
 
   Tensor norm1(const LayerView&, const Tensor& x, const Tensor& rstd);
   Tensor project(const LayerView&, const Tensor& h, Region);
@@ -43,7 +51,6 @@ class Layer {
   Work& work_;
   LayerIndex at_;
   std::int64_t l_;
-  int unit_;
 };
 
 }  // namespace annulus

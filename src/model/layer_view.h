@@ -1,31 +1,49 @@
-// A layer's weights (or their gradients) by the names that the equations give them.
+// A layer's tensors (weights or gradients) by the names that the equations give them.
 #pragma once
+#include "config/lora.h"
 #include "config/model_config.h"
+#include "model/projection.h"
 #include "parallel/sharded_state.h"
 
 namespace annulus {
+
+/// Where the adapters of one Linear stand in the layer's adapter unit.
+struct AdapterIndex {
+  int count = 0;
+  int a = -1;  // the first of `count` joined ones
+  std::array<int, Linear::kMost> b{};
+  std::array<std::int64_t, Linear::kMost> column{};
+};
 
 /// Where a layer's parameters stand in its unit; -1: the model has none.
 struct LayerIndex {
   int norm1 = -1, wqkv = -1, bqkv = -1, q_norm = -1, k_norm = -1, wo = -1, bo = -1;
   int norm2 = -1, wgu = -1, bgu = -1, wd = -1, bd = -1;
+  AdapterIndex qkv_adapters, o_adapters, gu_adapters, d_adapters;
+  bool adapted() const {
+    return qkv_adapters.count + o_adapters.count + gu_adapters.count + d_adapters.count > 0;
+  }
 };
 
 struct LayerView {
   Tensor norm1;           // (C)
-  Tensor wqkv, bqkv;      // ((H + 2G) D, C) and ((H + 2G) D): q | k | v
+  Linear qkv;             // ((H + 2G) D, C): q | k | v
   Tensor q_norm, k_norm;  // (D)
-  Tensor wo, bo;          // (C, H D) and (C)
+  Linear o;               // (C, H D)
   Tensor norm2;           // (C)
-  Tensor wgu, bgu;        // (2F, C) and (2F): gate | up
-  Tensor wd, bd;          // (C, F) and (C)
+  Linear gu;              // (2F, C): gate | up
+  Linear d;               // (C, F)
 };
 
 /// The unit of one layer, and where its parameters stand in it: the same for every layer of a model.
 Unit make_layer_unit(const ModelConfig&, std::int64_t layer, LayerIndex&);
-LayerIndex layer_index(const ModelConfig&);
+/// The unit of a layer's adapters, named as PEFT names them; without adapters it is empty.
+Unit make_adapter_unit(const ModelConfig&, const LoraConfig&, std::int64_t layer, LayerIndex&);
+LayerIndex layer_index(const ModelConfig&, const LoraConfig&);
 
 /// Parameters that the model does not have stay null.
 LayerView view_layer(const UnitView&, const LayerIndex&);
+/// The adapters of the unit take their places in the view.
+void view_adapters(const UnitView&, const LayerIndex&, LayerView&);
 
 }  // namespace annulus

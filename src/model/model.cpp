@@ -42,7 +42,7 @@ struct Model::Body {
     work.queue.copy(Lane::compute, from, work.inv_freq);
     totals = host.keep(Region::workspace, "totals", DType::f64, {kSums});
 
-    const LayerIndex at = layer_index(config);
+    const LayerIndex at = layer_index(config, options.lora);
     for (std::int64_t l = 0; l < config.L; ++l) layers.emplace_back(work, l, at);
   }
 
@@ -66,7 +66,7 @@ struct Model::Body {
 RowTotals Model::Body::run(const LocalRow& local, double scale, bool training) {
   need(options.sequence == 0 || local.map.shape().sequence == options.sequence,
        "model: the row is not of the run's sequence length");
-  const RowInputs row = loader.load(work.arena, local, grid, training);
+  const RowInputs row = loader.load(work.arena, local, grid, training && work.state.trains(kEmbedUnit));
   Tensor x = embed_forward(work, row);
   for (Layer& layer : layers) {
     edge();

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <vector>
+#include "config/lora.h"
 #include "config/model_config.h"
 #include "core/arena.h"
 #include "ops/backend.h"
@@ -13,8 +14,9 @@
 namespace annulus {
 
 /// The units of a model, in the order of the forward: embedding, layers, head (the final norm, and the head's
-/// matrix unless it is tied). Parameter ids count through all of them.
-std::vector<Unit> make_units(const ModelConfig&);
+/// matrix unless it is tied). With adapters all these are frozen and the adapters of every layer follow, a
+/// unit each. Parameter ids count through all of them.
+std::vector<Unit> make_units(const ModelConfig&, const LoraConfig& = {});
 inline constexpr int kEmbedUnit = 0;
 inline int layer_unit(std::int64_t layer) {
   return 1 + static_cast<int>(layer);
@@ -22,8 +24,18 @@ inline int layer_unit(std::int64_t layer) {
 inline int head_unit(const ModelConfig& c) {
   return 1 + static_cast<int>(c.L);
 }
+/// How many units the model has without its adapters.
+inline int base_units(const ModelConfig& c) {
+  return head_unit(c) + 1;
+}
+inline int adapter_unit(const ModelConfig& c, std::int64_t layer) {
+  return base_units(c) + static_cast<int>(layer);
+}
+/// The units that one layer uses.
+std::vector<int> layer_units(const ModelConfig&, const LoraConfig&, std::int64_t layer);
 
 struct ModelOptions {
+  LoraConfig lora;
   DType compute = DType::f32;
   bool keep_attention = true;       // save attention output and log-sum-exp
   bool recompute = true;            // save only the layer's input (and attention); false: keep everything

@@ -20,7 +20,7 @@ Tensor RowLoader::bring(Arena& arena, const Tensor& host, Fill fill) {
   return t;
 }
 
-RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, bool training) {
+RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, bool ordered) {
   const std::int64_t T = row.map.local_tokens(), members = row.map.member_tokens();
   const auto whole = static_cast<std::size_t>(T);
   need(row.ids.size() == whole && row.targets.size() == whole && row.positions.size() == whole,
@@ -44,7 +44,7 @@ RowInputs RowLoader::load(Arena& arena, const LocalRow& row, const Grid& grid, b
   in.positions = bring(arena, positions_, [&] {
     std::copy(row.positions.begin(), row.positions.end(), positions_.as<std::int64_t>());
   });
-  if (training)
+  if (ordered)
     in.order = bring(arena, order_, [&] {
       auto* order = order_.as<std::int32_t>();
       std::iota(order, order + T, 0);

@@ -10,8 +10,8 @@ class RowLoader {
   RowLoader(Backend&, std::vector<std::int64_t> windows);
 
   /// Takes the row's tensors from the arena and fills them on the compute lane. The copies of the row before
-  /// must have ended.
-  RowInputs load(Arena&, const LocalRow&, const Grid&, bool training);
+  /// must have ended. `ordered`: with the order of ids, which the embedding's gradient needs.
+  RowInputs load(Arena&, const LocalRow&, const Grid&, bool ordered);
   void give(Arena&, const RowInputs&);
   std::int64_t host_bytes() const { return host_.peak_bytes(); }
 

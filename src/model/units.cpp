@@ -1,4 +1,6 @@
 // What a model's parameters are called and how they lie in units.
+#include <cmath>
+#include <initializer_list>
 #include <utility>
 #include "model/layer_view.h"
 #include "model/model.h"
@@ -28,6 +30,41 @@ Parameter vector(std::string name, std::int64_t size, float value) {
 int add(Unit& unit, Parameter p, bool joined = false) {
   unit.add(std::move(p), joined);
   return static_cast<int>(unit.parameters.size()) - 1;
+}
+
+/// A projection that reads what its neighbours read, and what it gives.
+struct Projected {
+  Target target;
+  std::int64_t out;
+};
+
+/// Adapters of those that are targets: first their A, joined, then their B. A starts as PEFT's
+/// kaiming_uniform(a = sqrt 5), which is uniform in +-1 / sqrt(in), B at zero.
+AdapterIndex add_adapters(Unit& unit, const LoraConfig& lora, const std::string& module, std::int64_t in,
+                          std::initializer_list<Projected> joined) {
+  const auto parameter = [&](Target t, const char* which, std::int64_t rows, std::int64_t columns) {
+    Parameter p;
+    p.name = module + name_of(t) + which;
+    p.shape = {rows, columns};
+    p.init_std = 0.f;
+    return p;
+  };
+  AdapterIndex at;
+  std::int64_t column = 0;
+  for (const Projected& p : joined) {
+    const std::int64_t begin = column;
+    column += p.out;
+    if (!lora.adapts(p.target)) continue;
+    Parameter a = parameter(p.target, ".lora_A.weight", lora.rank, in);
+    a.init_bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(in)));
+    const int number = add(unit, std::move(a), at.count > 0);
+    if (at.count == 0) at.a = number;
+    at.column[static_cast<std::size_t>(at.count++)] = begin;
+  }
+  std::size_t i = 0;
+  for (const Projected& p : joined)
+    if (lora.adapts(p.target)) at.b[i++] = add(unit, parameter(p.target, ".lora_B.weight", p.out, lora.rank));
+  return at;
 }
 
 }  // namespace
@@ -67,9 +104,23 @@ Unit make_layer_unit(const ModelConfig& c, std::int64_t layer, LayerIndex& at) {
   return u;
 }
 
-LayerIndex layer_index(const ModelConfig& c) {
+Unit make_adapter_unit(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer, LayerIndex& at) {
+  Unit u;
+  u.name = "adapters of layer " + std::to_string(layer);
+  const std::string name = "base_model.model.model.layers." + std::to_string(layer) + ".";
+  const std::string attention = name + "self_attn.", mlp = name + "mlp.";
+  const std::int64_t q = c.H * c.D, k = c.G * c.D;
+  at.qkv_adapters = add_adapters(u, lora, attention, c.C, {{Target::q, q}, {Target::k, k}, {Target::v, k}});
+  at.o_adapters = add_adapters(u, lora, attention, q, {{Target::o, c.C}});
+  at.gu_adapters = add_adapters(u, lora, mlp, c.C, {{Target::gate, c.F}, {Target::up, c.F}});
+  at.d_adapters = add_adapters(u, lora, mlp, c.F, {{Target::down, c.C}});
+  return u;
+}
+
+LayerIndex layer_index(const ModelConfig& c, const LoraConfig& lora) {
   LayerIndex at;
   make_layer_unit(c, 0, at);
+  make_adapter_unit(c, lora, 0, at);
   return at;
 }
 
@@ -77,20 +128,37 @@ LayerView view_layer(const UnitView& unit, const LayerIndex& at) {
   const auto one = [&](int i) { return i < 0 ? Tensor{} : unit[i]; };
   const auto several = [&](int i, int count) { return i < 0 ? Tensor{} : unit.joined(i, count); };
   return {.norm1 = one(at.norm1),
-          .wqkv = several(at.wqkv, 3),
-          .bqkv = several(at.bqkv, 3),
+          .qkv = {.w = several(at.wqkv, 3), .bias = several(at.bqkv, 3)},
           .q_norm = one(at.q_norm),
           .k_norm = one(at.k_norm),
-          .wo = one(at.wo),
-          .bo = one(at.bo),
+          .o = {.w = one(at.wo), .bias = one(at.bo)},
           .norm2 = one(at.norm2),
-          .wgu = several(at.wgu, 2),
-          .bgu = several(at.bgu, 2),
-          .wd = one(at.wd),
-          .bd = one(at.bd)};
+          .gu = {.w = several(at.wgu, 2), .bias = several(at.bgu, 2)},
+          .d = {.w = one(at.wd), .bias = one(at.bd)}};
 }
 
-std::vector<Unit> make_units(const ModelConfig& c) {
+void view_adapters(const UnitView& unit, const LayerIndex& at, LayerView& view) {
+  const auto place = [&](const AdapterIndex& from, Linear& to) {
+    if (from.count == 0) return;
+    to.a = unit.joined(from.a, from.count);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(from.count); ++i) {
+      to.b[i] = unit[from.b[i]];
+      to.column[i] = from.column[i];
+    }
+  };
+  place(at.qkv_adapters, view.qkv);
+  place(at.o_adapters, view.o);
+  place(at.gu_adapters, view.gu);
+  place(at.d_adapters, view.d);
+}
+
+std::vector<int> layer_units(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer) {
+  std::vector<int> units = {layer_unit(layer)};
+  if (lora.rank > 0) units.push_back(adapter_unit(c, layer));
+  return units;
+}
+
+std::vector<Unit> make_units(const ModelConfig& c, const LoraConfig& lora) {
   std::vector<Unit> units(1);
   units[kEmbedUnit].name = "embedding";
   units[kEmbedUnit].add(matrix(c, "model.embed_tokens.weight", c.V, c.C));
@@ -102,6 +170,15 @@ std::vector<Unit> make_units(const ModelConfig& c) {
   head.name = "head";
   head.add(vector("model.norm.weight", c.C, 1.f));
   if (!c.tied) head.add(matrix(c, "lm_head.weight", c.V, c.C));
+
+  if (lora.rank > 0) {
+    for (Unit& unit : units)
+      for (Parameter& p : unit.parameters) p.trained = false;
+    for (std::int64_t l = 0; l < c.L; ++l) {
+      LayerIndex at;
+      units.push_back(make_adapter_unit(c, lora, l, at));
+    }
+  }
 
   std::uint64_t id = 0;
   for (Unit& unit : units)

@@ -43,7 +43,7 @@ struct RowInputs {
   const RowMap* map = nullptr;
   std::int64_t tokens = 0;            // Tl
   Tensor ids, targets;                // (Tl) i32
-  Tensor order;                       // (Tl) i32; null without a backward
+  Tensor order;                       // (Tl) i32; null where the embedding gets no gradient
   Tensor positions;                   // (Tl) i64
   std::vector<std::int64_t> windows;  // the distinct ones
   std::vector<Tensor> first;          // (rows of the ring member) i64, by distinct window

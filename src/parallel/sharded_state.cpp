@@ -1,16 +1,6 @@
 #include "parallel/sharded_state.h"
 
 namespace annulus {
-namespace {
-
-bool trained(const Unit& unit) {
-  for (const Parameter& p : unit.parameters)
-    if (p.trained) return true;
-  return false;
-}
-
-}  // namespace
-
 Tensor UnitView::operator[](int i) const {
   return joined(i, 1);
 }
@@ -29,6 +19,7 @@ Tensor UnitView::joined(int i, int count) const {
     size += next.size();
     rows += next.shape.front();
   }
+  if (!flat_) return {};
   Tensor t = flat_.span(unit_->offsets[begin], size);
   if (first.shape.size() == 2) t = t.view({rows, first.shape.back()});
   t.name = first.name.c_str();
@@ -55,9 +46,9 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
     const std::int64_t piece = unit.piece(shard_.size());
     UnitState& s = states_.emplace_back();
     s.segments = segments_of(unit, shard_.rank(), shard_.size());
-    s.master =
-        zeroed(Region::weights, "master weights", trained(unit) ? options_.state : options_.compute, piece);
-    if (!trained(unit)) continue;
+    s.master = zeroed(Region::weights, "master weights", is_trained(unit) ? options_.state : options_.compute,
+                      piece);
+    if (!is_trained(unit)) continue;
     s.grad = zeroed(Region::grads, "gradient shard", options_.gradients, piece);
     s.m = zeroed(Region::optimizer, "first moment", options_.state, piece);
     s.v = zeroed(Region::optimizer, "second moment", options_.state, piece);
@@ -125,8 +116,8 @@ void ShardedState::drop(int unit) {
 UnitView ShardedState::open_gradient(int unit) {
   const Unit& u = units_[static_cast<std::size_t>(unit)];
   Open& g = gradients_[static_cast<std::size_t>(unit)];
+  if (!trains(unit)) return {u, {}};
   const Tensor& shard = state(unit).grad;
-  need(static_cast<bool>(shard), u.name + ": a frozen unit has no gradient");
   if (!g.live) {
     g.live = true;
     g.flat = shard;
@@ -139,6 +130,7 @@ UnitView ShardedState::open_gradient(int unit) {
 }
 
 void ShardedState::reduce(int unit) {
+  if (!trains(unit)) return;
   Open& g = gradients_[static_cast<std::size_t>(unit)];
   need(g.live, units_[static_cast<std::size_t>(unit)].name + ": reduced, but no gradient is open");
   g.live = false;

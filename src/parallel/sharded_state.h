@@ -16,7 +16,8 @@ struct StateOptions {
   DType gradients = DType::f32;  // how the shard's sum is stored
 };
 
-/// Full tensors of a gathered unit, or of its gradient. Valid until drop() / reduce().
+/// Full tensors of a gathered unit, or of its gradient; null where the whole is. Valid until drop() /
+/// reduce().
 class UnitView {
  public:
   UnitView(const Unit& unit, Tensor flat) : unit_(&unit), flat_(flat) {}
@@ -63,8 +64,11 @@ class ShardedState {
   /// The compute lane has passed its last use.
   void drop(int unit);
 
+  bool trains(int unit) const { return static_cast<bool>(states_[static_cast<std::size_t>(unit)].grad); }
+
   /// A zeroed f32 gradient of the whole unit, to be added to on the compute lane. Where the group has one
-  /// member and gradients are f32 it is the shard's own sum, and nothing is zeroed.
+  /// member and gradients are f32 it is the shard's own sum, and nothing is zeroed. Of a frozen unit: all
+  /// tensors null, and there is nothing to reduce.
   UnitView open_gradient(int unit);
   /// Starts to sum it over the shard group (Lane::reduce) and to add this rank's piece to its shard's sum.
   /// Its memory stays taken until release_reduced(), so that what is computed behind the sum does not wait

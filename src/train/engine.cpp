@@ -21,7 +21,7 @@ int shard_color(const Grid& g, const Node& node, const std::string& shard) {
 }
 
 std::vector<Unit> units_of(const EngineSpec& spec) {
-  std::vector<Unit> units = make_units(spec.model);
+  std::vector<Unit> units = make_units(spec.model, spec.options.lora);
   if (spec.frozen)
     for (Unit& unit : units)
       for (Parameter& p : unit.parameters) p.trained = false;
@@ -44,6 +44,7 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
                 " key/value heads; give one of their divisors");
   EngineSpec s{.model = model, .run = run, .grid = grid, .options = {}, .state = {}};
   s.options.compute = compute;
+  s.options.lora = lora_config(run.lora);
   s.options.keep_attention = run.memory.keep_attention != "false";
   s.options.recompute = run.memory.recompute == "layer";
   // Large enough that the weight gradients, which each tile reads and writes once, cost little beside it.

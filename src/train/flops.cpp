@@ -16,15 +16,29 @@ double visible_pairs(const RowShape& row, std::int64_t window) {
   return pairs;
 }
 
-double model_flops(const ModelConfig& c, const RowShape& row) {
+namespace {
+
+/// Elements of a layer's A and B.
+std::int64_t adapter_size(const ModelConfig& c, const LoraConfig& lora) {
+  const std::int64_t q = c.H * c.D, k = c.G * c.D;
+  const std::int64_t ends[] = {c.C + q, c.C + k, c.C + k, q + c.C, c.C + c.F, c.C + c.F, c.F + c.C};
+  std::int64_t n = 0;
+  for (const Target t : lora.targets) n += lora.rank * ends[static_cast<int>(t)];
+  return n;
+}
+
+}  // namespace
+
+double model_flops(const ModelConfig& c, const LoraConfig& lora, const RowShape& row) {
   const double tokens = static_cast<double>(row.used);
   const auto d = [](std::int64_t n) { return static_cast<double>(n); };
   const double layer = d(c.C) * d((c.H + 2 * c.G) * c.D) + d(c.H * c.D) * d(c.C) + 3 * d(c.C) * d(c.F);
-  double forward = 2 * tokens * (d(c.L) * layer + d(c.C) * d(c.V));
+  const double matrices = 2 * tokens * (d(c.L) * layer + d(c.C) * d(c.V));
+  double others = 2 * tokens * d(c.L) * d(adapter_size(c, lora));
   for (std::int64_t l = 0; l < c.L; ++l)
-    forward +=
+    others +=
         4 * d(c.H * c.D) * visible_pairs(row, c.windows.empty() ? 0 : c.windows[static_cast<std::size_t>(l)]);
-  return 3 * forward;
+  return (lora.rank > 0 ? 2 : 3) * matrices + 3 * others;
 }
 
 }  // namespace annulus

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include "io/checkpoint.h"
 #include "io/hf_export.h"
+#include "train/adapters.h"
 #include "train/setup.h"
 
 namespace annulus {
@@ -48,6 +49,7 @@ std::map<std::string, std::string> source_facts(const ModelSource& source, const
 void export_folder(Comm& world, const std::string& h5_path, const std::string& folder,
                    const std::function<void()>& beat) {
   const std::unique_ptr<H5Reader> reader = open_h5(h5_path);
+  if (reader->facts().contains(kAdapterFact)) return export_adapters(world, h5_path, folder, beat);
   const std::unique_ptr<WeightSource> weights = open_weights(h5_path);
   const auto fact = [&](const char* name) {
     const auto found = reader->facts().find(name);

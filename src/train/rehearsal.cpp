@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <tuple>
 #include "core/bf16.h"
 #include "core/rng.h"
 #include "train/clock.h"
@@ -65,14 +66,16 @@ class RepeatedBlock {
 };
 
 void fill_repeating(ShardedState& state, Staging& staging) {
-  std::map<std::pair<float, float>, RepeatedBlock> blocks;
+  std::map<std::tuple<DType, float, float>, RepeatedBlock> blocks;
   for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
     const UnitState& s = state.state(u);
     for (const Segment& part : s.segments) {
       const Parameter& p = *part.parameter;
+      // A uniform number within b has the deviation b / sqrt(3).
+      const float deviation = p.init_bound > 0 ? p.init_bound / std::sqrt(3.f) : p.init_std;
+      const DType type = s.master.dtype;
       const auto& block =
-          blocks.try_emplace({p.init_std, p.init_value}, s.master.dtype, p.init_std, p.init_value)
-              .first->second;
+          blocks.try_emplace({type, deviation, p.init_value}, type, deviation, p.init_value).first->second;
       staging.fill(s.master.span(part.at, part.count), [&](std::int64_t at, const Tensor& host) {
         block.copy(part.from + at, host.size(), static_cast<char*>(host.data));
       });
@@ -110,7 +113,7 @@ RehearsalReport rehearse(Backend& real, const EngineSpec& spec, const Node& node
   }
   const LocalRow row = random_row(spec, options.document);
   const double targets = static_cast<double>(row.target_count()) * spec.grid.context();
-  report.flops = model_flops(spec.model, row.map.shape());
+  report.flops = model_flops(spec.model, spec.options.lora, row.map.shape());
   for (const Unit& unit : engine.state().units())
     for (const Parameter& p : unit.parameters) report.parameters += p.size();
 

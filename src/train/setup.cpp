@@ -92,7 +92,7 @@ std::unique_ptr<Engine> build_engine(Comm& world, const Node& node, Backend& bac
   if (place == Place::host)
     check_host_memory(world, spec, node, &backend.ops(), with_eval, layout.total_bytes(), host_bytes_free());
   std::int64_t parameters = 0;
-  for (const Unit& unit : make_units(spec.model))
+  for (const Unit& unit : make_units(spec.model, spec.options.lora))
     for (const Parameter& p : unit.parameters) parameters += p.size();
   say(std::to_string(parameters) + " parameters; a rank's memory: " + describe(layout));
   auto arena = std::make_unique<Arena>(backend.queue(), backend.memory(), std::move(layout));

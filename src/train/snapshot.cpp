@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 #include <vector>
+#include "train/weights_fill.h"
 
 namespace annulus {
 namespace {
@@ -21,7 +22,7 @@ SaveRequest request_of(Engine& engine, Staging& staging, const std::vector<Part>
     for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
       const UnitState& s = state.state(u);
       const Tensor& shard = s.*part.tensor;
-      if (!shard) continue;
+      if (!state.trains(u)) continue;
       for (const Parameter& p : state.units()[static_cast<std::size_t>(u)].parameters)
         request.datasets.push_back({part.prefix + p.name, p.shape, widened ? DType::f32 : shard.dtype});
       if (state.replica().rank() != 0 || s.segments.empty()) continue;
@@ -109,6 +110,30 @@ std::int64_t number(const H5Reader& reader, const std::string& path, const char*
   return n;
 }
 
+/// Reads the units' masters, and moments when `moments`.
+void load_state(Comm& world, H5Reader& reader, ShardedState& state, UnitRange units, Staging& staging,
+                bool moments, const std::function<void()>& beat) {
+  agreed(world, "reading the checkpoint", [&] {
+    const auto load = [&](const Tensor& shard, const Segment& part, const std::string& dataset) {
+      if (!shard) return;
+      if (!reader.has(dataset)) input_error("the checkpoint has no dataset " + dataset);
+      staging.fill(shard.span(part.at, part.count), [&](std::int64_t at, const Tensor& host) {
+        reader.read(dataset, part.from + at, host.size(), host);
+        beat();
+      });
+    };
+    for (int u = units.first; u < units.end; ++u) {
+      const UnitState& s = state.state(u);
+      for (const Segment& part : s.segments) {
+        load(s.master, part, "/model/" + part.parameter->name);
+        if (!moments) continue;
+        load(s.m, part, "/optimizer/m/" + part.parameter->name);
+        load(s.v, part, "/optimizer/v/" + part.parameter->name);
+      }
+    }
+  });
+}
+
 }  // namespace
 
 std::string fingerprint(const std::string& bytes) {
@@ -189,8 +214,9 @@ void check_same_run(const H5Reader& reader, const std::string& path, const RunCo
   std::set<std::string> names;
   for (const auto& [key, values] : then) names.insert(key);
   for (const auto& [key, values] : now) names.insert(key);
-  const std::string advice = "; give it the old value to go on, or another run.dir (with model.path=" + path +
-                             " to start from its weights)";
+  const bool whole = then.count("lora.rank") == 0 || then.at("lora.rank").front() == "0";
+  const std::string advice = "; give it the old value to go on, or another run.dir" +
+                             (whole ? " (with model.path=" + path + " to start from its weights)" : "");
   for (const std::string& key : names) {
     if (may_change(key, run)) continue;
     const auto a = then.find(key), b = now.find(key);
@@ -227,28 +253,28 @@ void save_weights(Comm& world, Engine& engine, const std::string& path,
   save(world, engine, path, std::move(facts), "", {{"/model/", &UnitState::master}});
 }
 
-void load_state(Comm& world, H5Reader& reader, Engine& engine, Staging& staging, bool moments,
-                const std::function<void()>& beat) {
-  agreed(world, "reading the checkpoint", [&] {
-    ShardedState& state = engine.state();
-    const auto load = [&](const Tensor& shard, const Segment& part, const std::string& dataset) {
-      if (!shard) return;
-      if (!reader.has(dataset)) input_error("the checkpoint has no dataset " + dataset);
-      staging.fill(shard.span(part.at, part.count), [&](std::int64_t at, const Tensor& host) {
-        reader.read(dataset, part.from + at, host.size(), host);
-        beat();
-      });
-    };
-    for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
-      const UnitState& s = state.state(u);
-      for (const Segment& part : s.segments) {
-        load(s.master, part, "/model/" + part.parameter->name);
-        if (!moments) continue;
-        load(s.m, part, "/optimizer/m/" + part.parameter->name);
-        load(s.v, part, "/optimizer/v/" + part.parameter->name);
-      }
-    }
-  });
+void fill_engine(Comm& world, Engine& engine, WeightSource* base, H5Reader* from, WeightSource* start,
+                 Staging& staging, bool moments, const std::function<void()>& beat) {
+  ShardedState& state = engine.state();
+  const auto fill = [&](WeightSource* source, UnitRange units) {
+    if (source != nullptr)
+      fill_from(world, *source, state, units, staging, beat);
+    else
+      fill_random(state, units, staging, engine.spec().run.train.seed, beat);
+  };
+  const int units = static_cast<int>(state.units().size());
+  if (engine.spec().options.lora.rank > 0) {
+    const UnitRange frozen{0, base_units(engine.spec().model)}, adapters{frozen.end, units};
+    fill(base, frozen);
+    if (from != nullptr)
+      load_state(world, *from, state, adapters, staging, moments, beat);
+    else
+      fill(start, adapters);
+  } else if (from != nullptr) {
+    load_state(world, *from, state, {0, units}, staging, moments, beat);
+  } else {
+    fill(base, {0, units});
+  }
 }
 
 }  // namespace annulus

@@ -8,6 +8,7 @@
 #include "config/run_config.h"
 #include "data/dataset.h"
 #include "io/checkpoint.h"
+#include "io/weights.h"
 #include "train/engine.h"
 #include "train/staging.h"
 
@@ -23,7 +24,8 @@ struct Progress {
 
 /// 64-bit FNV-1a as 16 hexadecimal digits.
 std::string fingerprint(const std::string& bytes);
-/// Of the shapes and names of all parameters and of what config.json says about the computation.
+/// Of the shapes and names of all parameters, adapters among them, and of what config.json says about the
+/// computation.
 std::string model_fingerprint(const ModelConfig&, const std::vector<Unit>&);
 /// Of the token file's document lengths and a sample of its ids: where the file lies does not matter.
 std::string data_fingerprint(Comm& world, TokenFile&);
@@ -39,14 +41,17 @@ Progress progress_of(const H5Reader&, const std::string& path);
 void check_same_run(const H5Reader&, const std::string& path, const RunConfig&,
                     const std::string& model_print, const std::string& data_print);
 
-/// Writes masters and moments with these facts. Collective.
+/// Writes masters and moments of what is trained with these facts. Collective.
 void save_state(Comm& world, Engine&, const std::string& path, std::map<std::string, std::string> facts,
                 const std::string& fail);
 /// Writes the gradients as /model/NAME in f32. Collective.
 void save_gradients(Comm& world, Engine&, const std::string& path, std::map<std::string, std::string> facts);
-/// Writes the weights alone as /model/NAME. Collective.
+/// Writes the trained weights alone as /model/NAME. Collective.
 void save_weights(Comm& world, Engine&, const std::string& path, std::map<std::string, std::string> facts);
-/// Reads masters, and moments when `moments`, of any world's file. Collective for the outcome.
-void load_state(Comm& world, H5Reader&, Engine&, Staging&, bool moments, const std::function<void()>& beat);
+/// Fills the weights, and moments when `moments`. A checkpoint `from`, of any world, has what is trained: all
+/// weights, or the adapters. Without one, adapters come from `start`. What neither holds comes from `base`,
+/// the model's files; random where a source is null. Collective for the outcome.
+void fill_engine(Comm& world, Engine&, WeightSource* base, H5Reader* from, WeightSource* start, Staging&,
+                 bool moments, const std::function<void()>& beat);
 
 }  // namespace annulus

@@ -4,12 +4,12 @@
 #include <ctime>
 #include <filesystem>
 #include "io/fault.h"
+#include "train/adapters.h"
 #include "train/clock.h"
 #include "train/facts.h"
 #include "train/hf_folder.h"
 #include "train/memory_plan.h"
 #include "train/metrics.h"
-#include "train/weights_fill.h"
 
 namespace annulus {
 namespace {
@@ -39,8 +39,12 @@ Trainer::Trainer(Comm& world, const Node& node, Backend& backend, const RunConfi
 void Trainer::open() {
   watchdog_.enter("load", 0);
   check_fault_spec(run_.debug.fail);
+  start_ = open_start(run_);
   model_ = open_model(run_);
-  model_print_ = model_fingerprint(model_.config, make_units(model_.config));
+  const LoraConfig lora = lora_config(run_.lora);
+  model_print_ = model_fingerprint(model_.config, make_units(model_.config, lora));
+  base_print_ = base_fingerprint(world_, model_, run_);
+  if (start_) check_adapters(*start_, model_.config, lora, run_.checkpoint.resume);
   EngineSpec spec = make_spec(model_.config, run_, grid_, compute_type(run_, backend_.memory().place()));
 
   std::string from_path;
@@ -48,11 +52,13 @@ void Trainer::open() {
   open_data(from.get(), from_path);
   watchdog_.beat();
   if (from) check_same_run(*from, from_path, run_, model_print_, data_print_);
+  if (from && lora.rank > 0) check_base(from->facts(), from_path, base_print_, run_.model.path);
 
   folder_.say(std::to_string(data_->rows()) + " rows of " + std::to_string(run_.data.sequence) + " tokens, " +
               std::to_string(plan_->rows_per_step()) + " a step over " + std::to_string(grid_.data) +
               " data group(s) of " + std::to_string(grid_.context()) +
               " rank(s): " + std::to_string(plan_->total()) + " steps");
+  if (lora.rank > 0) folder_.say(describe_adapters(model_.config, lora));
   fit_memory(spec, world_, node_, backend_, eval_data_ != nullptr,
              [this](const std::string& line) { folder_.say(line); });
   engine_ = build_engine(
@@ -65,7 +71,7 @@ void Trainer::open() {
   saved_step_ = from && from_path == folder_.checkpoint(progress_.step) ? progress_.step : -1;
   double bytes = 0;
   for (const Unit& unit : engine_->state().units())
-    bytes += 3.0 * static_cast<double>(unit.size * bytes_of(spec.state.state));
+    if (is_trained(unit)) bytes += 3.0 * static_cast<double>(unit.size * bytes_of(spec.state.state));
   save_seconds_ = 1.0 + bytes / 3e8;
   last_save_ = steady_seconds();
   const std::string facts = facts_text(world_, node_.host, backend_.describe());
@@ -83,7 +89,8 @@ Trainer::~Trainer() = default;
 std::unique_ptr<H5Reader> Trainer::find_checkpoint(std::string* path) {
   const std::string folder = folder_.path("checkpoints");
   const auto say = [this](const std::string& line) { folder_.say(line); };
-  if (run_.checkpoint.resume == "auto") return newest_checkpoint(world_, folder, say, path);
+  // A run that started from adapters goes on from its own checkpoints.
+  if (run_.checkpoint.resume == "auto" || start_) return newest_checkpoint(world_, folder, say, path);
   if (run_.checkpoint.resume == "none") {
     const std::vector<CheckpointFile> there = list_checkpoints(folder);
     if (!there.empty())
@@ -120,15 +127,17 @@ void Trainer::open_data(const H5Reader* from, const std::string& from_path) {
 void Trainer::fill_weights(H5Reader* from, const std::string& from_path) {
   Staging staging(backend_);
   const auto beat = [this] { watchdog_.beat(); };
-  if (from != nullptr) {
-    load_state(world_, *from, *engine_, staging, true, beat);
+  fill_engine(world_, *engine_, model_.weights.get(), from, start_.get(), staging, true, beat);
+  if (from != nullptr)
     folder_.say("resumed from " + from_path + " at step " + std::to_string(progress_.step) + " of " +
                 std::to_string(plan_->total()));
-  } else if (model_.weights) {
-    fill_from(world_, *model_.weights, engine_->state(), staging, beat);
-  } else {
-    fill_random(engine_->state(), staging, run_.train.seed, beat);
-  }
+  else if (start_)
+    folder_.say("started from the adapters of " + run_.checkpoint.resume);
+}
+
+std::map<std::string, std::string> Trainer::weight_facts() const {
+  if (run_.lora.rank > 0) return adapter_facts(run_, base_print_);
+  return source_facts(model_, run_.model.path, engine_->state().units());
 }
 
 bool Trainer::more() const {
@@ -163,7 +172,7 @@ void Trainer::save() {
   agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
   std::map<std::string, std::string> facts =
       make_facts(progress_, run_, model_.config, model_print_, data_print_);
-  facts.merge(source_facts(model_, run_.model.path, engine_->state().units()));
+  facts.merge(weight_facts());
   save_state(world_, *engine_, path, std::move(facts), run_.debug.fail);
   saved_step_ = progress_.step;
   if (run_.checkpoint.keep > 0) prune_checkpoints(world_, folder_.path("checkpoints"), run_.checkpoint.keep);
@@ -203,16 +212,16 @@ Exit Trainer::finish() {
 void Trainer::export_model() {
   if (run_.checkpoint.final == "none") return;
   watchdog_.enter("export", progress_.step);
+  const std::string kind = run_.lora.rank > 0 ? "adapter" : "model";
   if (run_.checkpoint.final == "h5") {
-    const std::string path = folder_.path("model.h5");
-    std::map<std::string, std::string> facts =
-        source_facts(model_, run_.model.path, engine_->state().units());
+    const std::string path = folder_.path(kind + ".h5");
+    std::map<std::string, std::string> facts = weight_facts();
     facts["config_json"] = model_.config.json;
     save_weights(world_, *engine_, path, std::move(facts));
     folder_.say("wrote " + path);
     return;
   }
-  const std::string folder = folder_.path("model");
+  const std::string folder = folder_.path(kind);
   std::int64_t there = world_.rank() == 0 && fs::exists(folder) ? 1 : 0;
   if (world_.max(there) > 0) {
     folder_.say(folder + " is there already and was left as it is");

@@ -1,6 +1,7 @@
 // A training run: written once against Backend, Comm, Arena, ShardedState, Model and Dataset.
 #pragma once
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include "comm/comm.h"
@@ -55,6 +56,8 @@ class Trainer {
   void open_data(const H5Reader* from, const std::string& from_path);
   std::unique_ptr<H5Reader> find_checkpoint(std::string* path);
   void fill_weights(H5Reader* from, const std::string& from_path);
+  /// What a file of this run's weights remembers of where they belong.
+  std::map<std::string, std::string> weight_facts() const;
   void run_step();
   std::vector<LocalRow> read_rows(const StepRows&);
   void write_gradients();
@@ -76,10 +79,11 @@ class Trainer {
   RunFolder folder_;
   Watchdog watchdog_;
   ModelSource model_;
+  std::unique_ptr<WeightSource> start_;  // adapters to start from; null: none given
   std::unique_ptr<Dataset> data_, eval_data_;
   std::unique_ptr<StepPlan> plan_;
   std::unique_ptr<Engine> engine_;
-  std::string model_print_, data_print_;
+  std::string model_print_, data_print_, base_print_;
   Progress progress_;
   StepReport report_;
   std::int64_t first_step_ = 0;   // where this life began

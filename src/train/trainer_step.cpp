@@ -61,7 +61,7 @@ void Trainer::run_step() {
   for (const LocalRow& row : local) {
     sums[0] += engine_->micro(row, scale).nll;
     if (grid_.ring_index == 0 && grid_.ulysses_index == 0)
-      sums[1] += model_flops(model_.config, row.map.shape());
+      sums[1] += model_flops(model_.config, engine_->spec().options.lora, row.map.shape());
   }
   world_.all_reduce(std::span<double>(sums));
   r.loss = sums[0] * scale;

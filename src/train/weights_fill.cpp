@@ -24,11 +24,14 @@ bool ignored(const std::string& name, const ModelConfig& model) {
 template <class T>
 void draw_into(const Tensor& to, const Parameter& p, std::int64_t from, std::int64_t seed) {
   T* out = to.as<T>();
+  const auto key = static_cast<std::uint64_t>(seed);
   for (std::int64_t i = 0; i < to.size(); ++i) {
-    const double value = p.init_std > 0 ? normal(static_cast<std::uint64_t>(seed), Draw::init, p.id,
-                                                 static_cast<std::uint64_t>(from + i)) *
-                                              static_cast<double>(p.init_std)
-                                        : static_cast<double>(p.init_value);
+    const auto at = static_cast<std::uint64_t>(from + i);
+    double value = static_cast<double>(p.init_value);
+    if (p.init_bound > 0)
+      value = (2 * unit_interval(draw(key, Draw::init, p.id, at)[0]) - 1) * static_cast<double>(p.init_bound);
+    else if (p.init_std > 0)
+      value = normal(key, Draw::init, p.id, at) * static_cast<double>(p.init_std);
     out[i] = store<T>(static_cast<float>(value));
   }
 }
@@ -38,7 +41,13 @@ void draw_into(const Tensor& to, const Parameter& p, std::int64_t from, std::int
 void check_source(const WeightSource& source, const std::vector<Unit>& units, const ModelConfig& model,
                   const std::string& path) {
   std::map<std::string, const StoredTensor*> stored;
-  for (const StoredTensor& t : source.tensors()) stored[t.name] = &t;
+  for (const StoredTensor& t : source.tensors()) {
+    if (t.name.starts_with("base_model."))
+      input_error(
+          path +
+          " holds adapters alone; give model.path their base model, and checkpoint.resume the adapters");
+    stored[t.name] = &t;
+  }
   for (const Unit& unit : units) {
     for (const Parameter& p : unit.parameters) {
       const auto found = stored.find(p.name);
@@ -62,10 +71,10 @@ void check_source(const WeightSource& source, const std::vector<Unit>& units, co
                   " layers; the weights and config.json must be of the same model");
 }
 
-void fill_from(Comm& world, WeightSource& source, ShardedState& state, Staging& staging,
+void fill_from(Comm& world, WeightSource& source, ShardedState& state, UnitRange units, Staging& staging,
                const std::function<void()>& beat) {
   agreed(world, "reading the weights", [&] {
-    for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
+    for (int u = units.first; u < units.end; ++u) {
       const UnitState& s = state.state(u);
       for (const Segment& part : s.segments)
         staging.fill(s.master.span(part.at, part.count), [&](std::int64_t at, const Tensor& host) {
@@ -76,9 +85,9 @@ void fill_from(Comm& world, WeightSource& source, ShardedState& state, Staging& 
   });
 }
 
-void fill_random(ShardedState& state, Staging& staging, std::int64_t seed,
+void fill_random(ShardedState& state, UnitRange units, Staging& staging, std::int64_t seed,
                  const std::function<void()>& beat) {
-  for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
+  for (int u = units.first; u < units.end; ++u) {
     const UnitState& s = state.state(u);
     for (const Segment& part : s.segments)
       staging.fill(s.master.span(part.at, part.count), [&](std::int64_t at, const Tensor& host) {

@@ -15,11 +15,17 @@ namespace annulus {
 /// does not know. The same on every rank.
 void check_source(const WeightSource&, const std::vector<Unit>&, const ModelConfig&, const std::string& path);
 
-/// Collective over `world` for the outcome; `beat` is called after every slab.
-void fill_from(Comm& world, WeightSource&, ShardedState&, Staging&, const std::function<void()>& beat);
+/// Units [first, end) of a state.
+struct UnitRange {
+  int first = 0, end = 0;
+};
 
-/// normal(seed, Draw::init, parameter, index) * init_std, or init_value where that is 0: the same weights in
-/// every layout.
-void fill_random(ShardedState&, Staging&, std::int64_t seed, const std::function<void()>& beat);
+/// Collective over `world` for the outcome; `beat` is called after every slab.
+void fill_from(Comm& world, WeightSource&, ShardedState&, UnitRange, Staging&,
+               const std::function<void()>& beat);
+
+/// normal(seed, Draw::init, parameter, index) * init_std, or init_value where that is 0, or uniform within
+/// init_bound where that is positive: the same weights in every layout.
+void fill_random(ShardedState&, UnitRange, Staging&, std::int64_t seed, const std::function<void()>& beat);
 
 }  // namespace annulus

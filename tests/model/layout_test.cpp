@@ -17,7 +17,7 @@ struct Ranks {
 
   Rig rig(RigOptions options) { return Rig(*backend, world->split(0), std::move(options)); }
   /// Every way to lay these ranks out in rings.
-  std::vector<RigOptions> layouts(bool tied) const {
+  std::vector<RigOptions> layouts(bool tied, const LoraConfig& lora = {}) const {
     std::vector<RigOptions> all;
     for (int context = 1; context <= size; ++context)
       for (int per_member : {1, 3}) {
@@ -25,6 +25,7 @@ struct Ranks {
         RigOptions o{.context = context, .per_member = per_member};
         o.config.tied = tied;
         o.config.qkv_bias = true;
+        o.model.lora = lora;
         o.groups = per_member == 1 ? 1 : 2;
         all.push_back(o);
       }
@@ -84,7 +85,7 @@ void perturb_windows() {
 }
 
 /// The same rows on one rank and on all: each data group takes the rows that fall to it.
-void compare_layouts() {
+void compare_layouts(const LoraConfig& lora = {}) {
   Ranks ranks;
   constexpr int kRows = 4;
   std::vector<WholeRow> rows;
@@ -96,11 +97,12 @@ void compare_layouts() {
     RigOptions alone;
     alone.config.tied = tied;
     alone.config.qkv_bias = true;
+    alone.model.lora = lora;
     Rig one(*backend, make_self_comm(backend->queue()), alone);
     double nll = 0;
     for (const WholeRow& row : rows) nll += one.train(row, 1.0 / 150).nll;
     const Gradients want = one.gradients();
-    for (const RigOptions& options : ranks.layouts(tied)) {
+    for (const RigOptions& options : ranks.layouts(tied, lora)) {
       Rig rig = ranks.rig(options);
       double mine = 0;
       for (int i = rig.grid().data_index; i < kRows; i += rig.grid().data)
@@ -140,6 +142,18 @@ BOOST_AUTO_TEST_CASE(chunks_and_groups_change_no_number) {
 }
 BOOST_AUTO_TEST_CASE(layouts_give_the_same_numbers_2, *boost::unit_test::label("ranks2")) {
   compare_layouts();
+}
+BOOST_AUTO_TEST_CASE(chunks_and_groups_change_no_number_of_adapters) {
+  compare_layouts(tiny_lora());
+}
+BOOST_AUTO_TEST_CASE(layouts_give_the_same_adapters_2, *boost::unit_test::label("ranks2")) {
+  compare_layouts(tiny_lora());
+}
+BOOST_AUTO_TEST_CASE(layouts_give_the_same_adapters_3, *boost::unit_test::label("ranks3")) {
+  compare_layouts(tiny_lora());
+}
+BOOST_AUTO_TEST_CASE(layouts_give_the_same_adapters_4, *boost::unit_test::label("ranks4")) {
+  compare_layouts(tiny_lora());
 }
 BOOST_AUTO_TEST_CASE(layouts_give_the_same_numbers_4, *boost::unit_test::label("ranks4")) {
   compare_layouts();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include "core/bf16.h"
 #include "core/rng.h"
 
 namespace annulus::test {
@@ -20,7 +21,13 @@ void fill(Queue& queue, ShardedState& state, const FillWeights& weights) {
       values.resize(static_cast<std::size_t>(segment.count));
       const Tensor host = make_tensor("weights", values.data(), DType::f32, {segment.count});
       weights(*segment.parameter, segment.from, host);
-      queue.copy(Lane::compute, host, s.master.span(segment.at, segment.count));
+      std::vector<bf16> narrowed;  // frozen weights lie in the compute type
+      if (s.master.dtype == DType::bf16)
+        for (const float v : values) narrowed.push_back(narrow(v));
+      queue.copy(
+          Lane::compute,
+          narrowed.empty() ? host : make_tensor("weights", narrowed.data(), DType::bf16, {segment.count}),
+          s.master.span(segment.at, segment.count));
       queue.sync(queue.mark(Lane::compute));
     }
   }
@@ -91,6 +98,13 @@ ModelConfig tiny_config() {
   return c;
 }
 
+LoraConfig tiny_lora() {
+  return {.rank = 3,
+          .alpha = 5,
+          .rslora = true,
+          .targets = {Target::q, Target::v, Target::o, Target::gate, Target::up, Target::down}};
+}
+
 Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std::optional<Layout> layout)
     : backend_(backend),
       options_(std::move(options)),
@@ -104,8 +118,8 @@ Rig::Rig(Backend& backend, std::unique_ptr<Comm> world, RigOptions options, std:
   shard_ = backend_.device_comm(world_->split_by([](int) { return 0; }));
   replica_ = backend_.device_comm(world_->split_by([](int rank) { return rank; }));
   const ModelConfig& c = options_.config;
-  state_ = std::make_unique<ShardedState>(backend_, arena_, make_units(c), *shard_, *replica_,
-                                          StateOptions{.compute = options_.model.compute});
+  state_ = std::make_unique<ShardedState>(backend_, arena_, make_units(c, options_.model.lora), *shard_,
+                                          *replica_, StateOptions{.compute = options_.model.compute});
   if (backend_.memory().real()) fill(backend_.queue(), *state_, options_.weights);
   const AttentionShape shape{.H = c.H,
                              .G = c.G,
@@ -141,7 +155,8 @@ Gradients Rig::gradients() {
   backend_.queue().sync(backend_.queue().mark(Lane::compute));
   Gradients all;
   if (!backend_.memory().real()) return all;
-  for (std::size_t u = 0; u < state_->units().size(); ++u)
+  for (std::size_t u = 0; u < state_->units().size(); ++u) {
+    if (!state_->trains(static_cast<int>(u))) continue;
     for (const Parameter& p : state_->units()[u].parameters) {
       std::vector<double> whole(static_cast<std::size_t>(p.size()), 0.0);
       const UnitState& s = state_->state(static_cast<int>(u));
@@ -153,6 +168,7 @@ Gradients Rig::gradients() {
       world_->all_reduce(std::span(whole));  // each element lies on one rank, so the sum is exact
       all[p.name].assign(whole.begin(), whole.end());
     }
+  }
   return all;
 }
 

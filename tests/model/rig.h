@@ -25,6 +25,9 @@ LocalRow cut(const WholeRow&, const Grid&, int per_member, const std::vector<std
 /// Widths that no tile or vector length divides; layers full, windowed, full.
 ModelConfig tiny_config();
 
+/// Adapters on some of every kind of projection; the scale is no power of two.
+LoraConfig tiny_lora();
+
 /// Writes elements [from, from + to.size()) of a parameter's full shape.
 using FillWeights = std::function<void(const Parameter&, std::int64_t from, const Tensor& to)>;
 /// Norms near one and biases near zero, but neither at them; all else normal.
@@ -51,7 +54,7 @@ class Rig {
   RowTotals train(const WholeRow&, double scale);
   RowTotals train(const LocalRow&, double scale);
   RowTotals eval(const WholeRow&);
-  /// Full gradients by name: the sum since the last zero_gradients().
+  /// Full gradients of what is trained, by name: the sum since the last zero_gradients().
   Gradients gradients();
   void zero_gradients() { state_->zero_gradients(); }
 

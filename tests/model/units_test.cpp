@@ -75,16 +75,56 @@ BOOST_AUTO_TEST_CASE(joined_matrices_are_views_of_one_piece_of_memory) {
   std::vector<float> memory(static_cast<std::size_t>(unit.size));
   const UnitView flat(unit, make_tensor("unit", memory.data(), DType::f32, {unit.size}));
   const LayerView v = view_layer(flat, at);
-  v.wqkv.expect({(c.H + 2 * c.G) * c.D, c.C});
-  v.bqkv.expect({(c.H + 2 * c.G) * c.D});
-  v.wgu.expect({2 * c.F, c.C});
-  v.bgu.expect({2 * c.F});
-  v.wd.expect({c.C, c.F});
-  v.wo.expect({c.C, c.H * c.D});
-  BOOST_TEST(!v.bo);
-  BOOST_TEST(static_cast<bool>(v.bd));
-  BOOST_TEST(v.wqkv.as<float>() + c.H * c.D * c.C == flat[at.wqkv + 1].as<float>());
-  BOOST_TEST(v.wgu.as<float>() + c.F * c.C == flat[at.wgu + 1].as<float>());
+  v.qkv.w.expect({(c.H + 2 * c.G) * c.D, c.C});
+  v.qkv.bias.expect({(c.H + 2 * c.G) * c.D});
+  v.gu.w.expect({2 * c.F, c.C});
+  v.gu.bias.expect({2 * c.F});
+  v.d.w.expect({c.C, c.F});
+  v.o.w.expect({c.C, c.H * c.D});
+  BOOST_TEST(!v.o.bias);
+  BOOST_TEST(static_cast<bool>(v.d.bias));
+  BOOST_TEST(!v.qkv.a);
+  BOOST_TEST(v.qkv.w.as<float>() + c.H * c.D * c.C == flat[at.wqkv + 1].as<float>());
+  BOOST_TEST(v.gu.w.as<float>() + c.F * c.C == flat[at.wgu + 1].as<float>());
+}
+
+BOOST_AUTO_TEST_CASE(adapters_follow_the_model_and_name_the_columns_they_add_to) {
+  const ModelConfig c = tiny_config();
+  const LoraConfig lora{
+      .rank = 3, .alpha = 5, .targets = {Target::k, Target::v, Target::o, Target::up, Target::down}};
+  const auto units = make_units(c, lora);
+  BOOST_REQUIRE(static_cast<int>(units.size()) == base_units(c) + static_cast<int>(c.L));
+  std::set<std::uint64_t> ids;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    BOOST_TEST(is_trained(units[u]) == (static_cast<int>(u) >= base_units(c)));
+    for (const Parameter& p : units[u].parameters) ids.insert(p.id);
+  }
+  std::size_t parameters = 0;
+  for (const Unit& unit : units) parameters += unit.parameters.size();
+  BOOST_TEST(ids.size() == parameters);
+
+  LayerIndex at;
+  const Unit unit = make_adapter_unit(c, lora, 1, at);
+  BOOST_TEST(units[static_cast<std::size_t>(adapter_unit(c, 1))].parameters[0].name ==
+             "base_model.model.model.layers.1.self_attn.k_proj.lora_A.weight");
+  BOOST_TEST(unit.parameters.size() == 10u);
+  std::vector<float> memory(static_cast<std::size_t>(unit.size));
+  const UnitView flat(unit, make_tensor("unit", memory.data(), DType::f32, {unit.size}));
+  LayerView v;
+  view_adapters(flat, at, v);
+  v.qkv.a.expect({2 * 3, c.C});
+  BOOST_TEST(v.qkv.column[0] == c.H * c.D);
+  BOOST_TEST(v.qkv.column[1] == (c.H + c.G) * c.D);
+  v.qkv.b[0].expect({c.G * c.D, 3});
+  v.qkv.b[1].expect({c.G * c.D, 3});
+  BOOST_TEST(!v.qkv.b[2]);
+  v.o.a.expect({3, c.H * c.D});
+  v.o.b[0].expect({c.C, 3});
+  v.gu.a.expect({3, c.C});
+  BOOST_TEST(v.gu.column[0] == c.F);
+  v.gu.b[0].expect({c.F, 3});
+  v.d.a.expect({3, c.F});
+  v.d.b[0].expect({c.C, 3});
 }
 
 BOOST_AUTO_TEST_SUITE_END()

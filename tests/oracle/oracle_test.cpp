@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include "data/dataset.h"
+#include "io/adapter.h"
 #include "io/safetensors.h"
 #include "io/weights.h"
 #include "model/rig.h"
@@ -43,8 +44,9 @@ Case read_case(const std::string& name) {
   Case c;
   c.name = name;
   c.folder = test_data("tests/oracle/" + name);
+  const std::string base = base_of(name);
   c.run = parse_run_config(
-      {c.folder + "/run.ini", "--model.path", c.folder + "/model", "--data.train", c.folder + "/data.jsonl"});
+      {c.folder + "/run.ini", "--model.path", base + "/model", "--data.train", base + "/data.jsonl"});
   c.model = parse_model_config(open_weights(c.run.model.path)->config_json(), c.run.model.path);
   std::ifstream in(c.folder + "/expected.json");
   const nlohmann::json expected = nlohmann::json::parse(in);
@@ -80,8 +82,13 @@ FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data
   options.model.loss_tile = 33;
   options.model.offload_layers = 1;
   const auto source = open_weights(c.run.model.path);
+  std::unique_ptr<WeightSource> adapters;
+  if (const std::string path = c.folder + "/adapter"; is_adapter_folder(path)) {
+    adapters = open_adapter(path);
+    options.model.lora = adapter_of(adapters->config_json(), adapters->tensors(), path);
+  }
   options.weights = [&](const Parameter& p, std::int64_t from, const Tensor& to) {
-    source->read(p.name, from, to.size(), to);
+    (source->has(p.name) ? source : adapters)->read(p.name, from, to.size(), to);
   };
   Rig rig(backend, world.split(0), options);
 
@@ -142,7 +149,8 @@ void check_all(Check* check = check_first_step) {
   Backend* const backend = &tested();
   const auto world = session().world(backend->queue());
   const SharedFolder folder(*world);
-  for (const char* name : {"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"}) {
+  for (const char* name : {"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window", "lora_qv",
+                           "lora_all", "lora_bias", "lora_packed"}) {
     const Case c = read_case(name);
     const std::string tokens = folder.path(c.name + ".h5");
     tokenize_files(*world, c.run.data.train, c.run.data, c.model, c.run.model.path, tokens);

@@ -12,7 +12,8 @@ using namespace annulus::test;
 
 namespace {
 
-constexpr const char* kCases[] = {"qwen3", "qwen3_tied_yarn", "llama3", "packed", "llama_tied", "window"};
+constexpr const char* kCases[] = {"qwen3",  "qwen3_tied_yarn", "llama3",   "packed",    "llama_tied",
+                                  "window", "lora_qv",         "lora_all", "lora_bias", "lora_packed"};
 
 void check_curve(Comm& world, const std::string& name, int context) {
   const SharedFolder folder(world);

@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(visible_pairs_are_counted_as_they_are_seen) {
   c.windows = {0, 7};
   const double matrices = 2 * (6 * (3 + 2) * 4 + 12 * 6 + 3 * 6 * 10) + 6 * 50;
   const double want = 3 * (2 * 37 * matrices + 4 * 12 * (visible_pairs(row, 0) + visible_pairs(row, 7)));
-  BOOST_TEST(model_flops(c, row) == want);
+  BOOST_TEST(model_flops(c, {}, row) == want);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

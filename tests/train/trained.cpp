@@ -1,5 +1,7 @@
 #include "train/trained.h"
 #include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include "core/rng.h"
 #include "io/checkpoint.h"
 #include "ops/cpu/queue.h"
@@ -25,6 +27,12 @@ void on_ranks(Comm& world, int ranks, const std::function<void(Comm&)>& work) {
   world.barrier();
 }
 
+std::string base_of(const std::string& name) {
+  const std::string all = test_data("tests/oracle") + "/";
+  std::ifstream in(all + name + "/expected.json");
+  return all + nlohmann::json::parse(in).value("base", name);
+}
+
 RunConfig tiny_run(const std::string& name, const std::vector<std::string>& flags) {
   const std::string folder = test_data("tests/oracle") + "/" + name;
   std::vector<std::string> args = {folder + "/run.ini"};
@@ -33,8 +41,11 @@ RunConfig tiny_run(const std::string& name, const std::vector<std::string>& flag
       if (f == key) return true;
     return false;
   };
-  if (!given("--model.path")) args.insert(args.end(), {"--model.path", folder + "/model"});
-  if (!given("--data.train")) args.insert(args.end(), {"--data.train", folder + "/data.jsonl"});
+  const std::string base = base_of(name);
+  if (!given("--model.path")) args.insert(args.end(), {"--model.path", base + "/model"});
+  if (!given("--data.train")) args.insert(args.end(), {"--data.train", base + "/data.jsonl"});
+  if (base != folder && !given("--checkpoint.resume") && !given("--lora.rank"))
+    args.insert(args.end(), {"--checkpoint.resume", folder + "/adapter"});
   args.insert(args.end(), {"--checkpoint.final", "none", "--device.precision", "f32"});
   args.insert(args.end(), flags.begin(), flags.end());
   RunConfig run = parse_run_config(args);

@@ -29,8 +29,12 @@ class SharedFolder {
 /// Calls `work` on the first `ranks` of the world with their group; the others wait.
 void on_ranks(Comm& world, int ranks, const std::function<void(Comm&)>& work);
 
+/// Folder of the oracle's case whose model and rows `name` takes: its own, or that of the base of its
+/// adapters.
+std::string base_of(const std::string& name);
+
 /// A run of the oracle's tiny model `name` (tests/oracle) on data of the test's own: keys over the case's
-/// run.ini.
+/// run.ini; a LoRA case starts from its adapters.
 RunConfig tiny_run(const std::string& name, const std::vector<std::string>& flags);
 
 /// What the steps of one life gave, and how it ended.

@@ -1,0 +1,66 @@
+"""make MODEL OUT: an adapter of PEFT's own. check MODEL DATA WORK: what PEFT computes with the adapters in WORK,
+against the losses that Annulus printed (WORK/losses)."""
+import json
+import pathlib
+import sys
+import warnings
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM
+
+warnings.filterwarnings("ignore")
+torch.set_num_threads(1)
+
+
+def load(path):
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+
+
+def make(model, out):
+    torch.manual_seed(5)
+    config = LoraConfig(r=2, lora_alpha=3, target_modules=["k_proj", "o_proj", "up_proj"], use_rslora=True, task_type="CAUSAL_LM")
+    adapted = get_peft_model(load(model), config)
+    for name, p in adapted.named_parameters():
+        if "lora_B" in name:
+            p.data.normal_(0, 0.2)
+    adapted.save_pretrained(out)
+
+
+def loss_of(model, rows):
+    nll, targets = 0.0, 0
+    for row in rows:
+        ids = torch.tensor([row["input_ids"]])
+        labels = torch.tensor(row.get("labels", row["input_ids"]))[1:]
+        with torch.no_grad():
+            logits = model(input_ids=ids, use_cache=False).logits[0, :-1].double()
+        nll += torch.nn.functional.cross_entropy(logits, labels, ignore_index=-100, reduction="sum").item()
+        targets += int((labels != -100).sum())
+    return nll / targets
+
+
+def check(model, data, work):
+    rows = [json.loads(line) for line in open(data)]
+    ours = {k: float(v) for k, v in (line.split() for line in open(work / "losses"))}
+    trained = PeftModel.from_pretrained(load(model), work / "run" / "adapter")
+    theirs = PeftModel.from_pretrained(load(model), work / "theirs")
+    base = loss_of(load(model), rows)
+    want = {"trained_run": loss_of(trained, rows), "theirs_folder": loss_of(theirs, rows)}
+    want["trained_folder"] = want["trained_run"]
+    want["trained_merged"] = loss_of(load(work / "merged"), rows)
+    for name, loss in want.items():
+        print(f"{name}: {ours[name]} here, {loss:.6f} there, {base:.6f} without adapters")
+        assert abs(ours[name] - loss) < 1e-5, name  # six decimals are printed
+        assert abs(loss - base) > 1e-2, name
+    # Ours are rounded once, from f32, to the stored bf16; theirs are f32.
+    merged, whole = load(work / "merged").state_dict(), trained.merge_and_unload().state_dict()
+    assert merged.keys() == whole.keys()
+    for name, w in whole.items():
+        torch.testing.assert_close(merged[name], w.to(torch.bfloat16).to(torch.float32), rtol=2**-7, atol=1e-6)
+        assert (merged[name] != w.to(torch.bfloat16)).float().mean() < 1e-3, name
+
+
+if sys.argv[1] == "make":
+    make(sys.argv[2], sys.argv[3])
+else:
+    check(sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4]))
