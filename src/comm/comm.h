@@ -106,8 +106,9 @@ struct Traffic {
 using Scale = std::function<void(Lane, const Tensor&, double factor)>;
 
 /// Rank `rank` of `size`, without the others (comm_loopback.cpp). Every pretended peer holds what this rank
-/// holds, and sends it what it sends itself (where it sends itself nothing: what it sends to others). `traffic`, which outlives the group and all that are split from it, counts for them all. Without
-/// `scale` sums of tensors keep this rank's values: enough where only bytes and times matter.
+/// holds, and sends it what it sends itself (where it sends itself nothing: what it sends to others).
+/// `traffic`, which outlives the group and all that are split from it, counts for them all. Without `scale`
+/// sums of tensors keep this rank's values: enough where only bytes and times matter.
 std::unique_ptr<Comm> make_loopback_comm(Queue&, int rank, int size, Traffic* traffic = nullptr,
                                          Scale scale = {});
 

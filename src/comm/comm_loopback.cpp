@@ -38,9 +38,9 @@ class LoopbackComm : public Comm {
     multiply(lane, mine);
   }
 
-  /// What arrives from a peer is what this rank sends itself, each in its turn. Where it sends itself nothing,
-  /// the i-th receive is filled with the bytes of send i modulo their number, from the start again when they
-  /// end; with zeros when nothing is sent.
+  /// What arrives from a peer is what this rank sends itself, each in its turn. Where it sends itself
+  /// nothing, the i-th receive is filled with the bytes of send i modulo their number, from the start again
+  /// when they end; with zeros when nothing is sent.
   void exchange(Lane lane, std::span<const Send> sends, std::span<const Receive> receives) override {
     std::vector<Tensor> own, others;
     bool to_itself = false;

@@ -136,8 +136,7 @@ void Layer::look_ahead() {
 
 /// Experts are gathered when those of this layer are gone, behind the attention's backward at the earliest.
 void Layer::look_ahead_experts() {
-  if (l_ > 0 && work_.config.has_experts(l_ - 1))
-    work_.state.prefetch(experts_unit(work_.config, l_ - 1));
+  if (l_ > 0 && work_.config.has_experts(l_ - 1)) work_.state.prefetch(experts_unit(work_.config, l_ - 1));
 }
 
 void Layer::backward(const RowInputs& row, const Tensor& dx) {

@@ -1,4 +1,5 @@
-// One transformer layer: x1 = x + Attention(norm1(x)), y = x1 + MLP(norm2(x1)) or experts; forward and backward.
+// One transformer layer: x1 = x + Attention(norm1(x)), y = x1 + MLP(norm2(x1)) or experts; forward and
+// backward.
 #pragma once
 #include "model/layer_view.h"
 #include "model/moe.h"

@@ -31,10 +31,10 @@ struct Moe::Room {
     dshare = take("expert dshares", DType::f32, {b.expanded});
   }
   Scope scope;
-  Tensor rstd, h2, logits;        // of a tile's tokens
-  Tensor token;                   // of its sent rows
-  Tensor row, share, place;       // of its received and expanded rows
-  Tensor x, gu, h;                // expanded
+  Tensor rstd, h2, logits;   // of a tile's tokens
+  Tensor token;              // of its sent rows
+  Tensor row, share, place;  // of its received and expanded rows
+  Tensor x, gu, h;           // expanded
   Tensor weights, dweights, dlogits, dh2, dy, dshare;
 };
 
@@ -122,7 +122,8 @@ void Moe::forward(const RowInputs& row, const LayerView& w, const Tensor& x1, co
     work_.give(ids);
 }
 
-void Moe::compute_forward(const ExpertTile& t, const ExpertRows& away, const ExpertsView& w, const Room& room) {
+void Moe::compute_forward(const ExpertTile& t, const ExpertRows& away, const ExpertsView& w,
+                          const Room& room) {
   Ops& ops = work_.ops;
   const std::int64_t P = t.expanded();
   const Tensor row = room.row.rows(0, P), place = room.place.rows(0, t.received);
@@ -202,13 +203,14 @@ void Moe::compute_backward(const ExpertTile& t, const ExpertRows& away, const Ex
   const Tensor out = dy;  // in place
   ops.grouped_matmul(Lane::compute, {.a = dgu, .b = w.wgu, .c = out, .offsets = t.offsets});
   ops.combine_rows(Lane::compute, {.x = out, .index = place, .y = away.x});
-  ops.gather_rows(Lane::compute,
-                  {.x = dshare.view({P, 1}), .index = place.view({M * K}), .y = away.shares.view({M * K, 1})});
+  ops.gather_rows(
+      Lane::compute,
+      {.x = dshare.view({P, 1}), .index = place.view({M * K}), .y = away.shares.view({M * K, 1})});
 }
 
-void Moe::take_in_gradient(const ExpertTile& t, const ExpertRows& home, const Tensor& place, const LayerView& w,
-                           const LayerView& g, const Tensor& x1, const Tensor& ids, const Tensor& dx,
-                           const Room& room) {
+void Moe::take_in_gradient(const ExpertTile& t, const ExpertRows& home, const Tensor& place,
+                           const LayerView& w, const LayerView& g, const Tensor& x1, const Tensor& ids,
+                           const Tensor& dx, const Room& room) {
   Ops& ops = work_.ops;
   const std::int64_t n = t.tokens;
   const Tensor dh2 = room.dh2.rows(0, n), dweights = room.dweights.rows(0, n);
@@ -225,13 +227,9 @@ void Moe::take_in_gradient(const ExpertTile& t, const ExpertRows& home, const Te
                                 .normalize = work_.config.normalize_topk});
   ops.matmul(Lane::compute, {.a = dlogits, .b = h2, .c = g.router, .add = g.router, .trans_a = true});
   ops.matmul(Lane::compute, {.a = dlogits, .b = w.router, .c = dh2, .add = dh2});
-  ops.rmsnorm_bwd(Lane::compute, {.dy = dh2,
-                                  .x = x1,
-                                  .w = w.norm2,
-                                  .rstd = room.rstd.rows(0, n),
-                                  .dres = dx,
-                                  .dx = dx,
-                                  .dw = g.norm2});
+  ops.rmsnorm_bwd(
+      Lane::compute,
+      {.dy = dh2, .x = x1, .w = w.norm2, .rstd = room.rstd.rows(0, n), .dres = dx, .dx = dx, .dw = g.norm2});
 }
 
 }  // namespace annulus

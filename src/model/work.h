@@ -25,9 +25,9 @@ struct Work {
   ActivationStore& store;
   const ModelConfig& config;
   const ModelOptions& options;
-  Tensor inv_freq;           // (rotated dims / 2) f64
-  double rope_factor = 1.0;  // multiplies cos and sin
-  ExpertGroup* experts = nullptr;       // null: no layer has experts
+  Tensor inv_freq;                 // (rotated dims / 2) f64
+  double rope_factor = 1.0;        // multiplies cos and sin
+  ExpertGroup* experts = nullptr;  // null: no layer has experts
   RouterStatistics* router = nullptr;
 
   /// A temporary in the compute type. Given back by arena.give(), or by the store that takes it over.

@@ -51,7 +51,9 @@ struct Load {
       }
   }
   bool fits(const ExpertBuffers& b) const {
-    const auto most = [](const std::vector<std::int64_t>& v) { return *std::max_element(v.begin(), v.end()); };
+    const auto most = [](const std::vector<std::int64_t>& v) {
+      return *std::max_element(v.begin(), v.end());
+    };
     return most(sent) <= b.sent && most(received) <= b.received && most(expanded) <= b.expanded;
   }
   std::vector<std::int64_t> sent, received, expanded;
@@ -83,7 +85,8 @@ ExpertTile make_tile(const Counts& c, const ExpertBuffers& b, std::int64_t token
 }  // namespace
 
 ExpertBuffers expert_buffers(const ExpertShape& s, std::int64_t tokens, std::int64_t tile, double imbalance) {
-  need(s.ranks >= 1 && s.E % s.ranks == 0 && s.K >= 1 && s.K <= s.E, "experts: their ranks do not divide them");
+  need(s.ranks >= 1 && s.E % s.ranks == 0 && s.K >= 1 && s.K <= s.E,
+       "experts: their ranks do not divide them");
   need(tokens >= 1 && imbalance >= 1, "experts: no tokens");
   const std::int64_t R = s.ranks, each = std::min(s.K, s.here());  // pairs of one row on one rank, at most
   ExpertBuffers b;

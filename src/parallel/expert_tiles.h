@@ -22,8 +22,8 @@ struct ExpertBuffers {
   std::int64_t received = 0;  // rows that a rank receives
   std::int64_t expanded = 0;  // pairs of a received row and an expert of the rank
 };
-/// For `tokens` local tokens in tiles of about `tile`: rows of a tile that is routed evenly, times `imbalance`.
-/// A range is so short that even from all ranks to the experts of one it fits.
+/// For `tokens` local tokens in tiles of about `tile`: rows of a tile that is routed evenly, times
+/// `imbalance`. A range is so short that even from all ranks to the experts of one it fits.
 ExpertBuffers expert_buffers(const ExpertShape&, std::int64_t tokens, std::int64_t tile, double imbalance);
 
 inline std::int64_t ranges_of(const ExpertBuffers& b, std::int64_t tokens) {
@@ -32,11 +32,11 @@ inline std::int64_t ranges_of(const ExpertBuffers& b, std::int64_t tokens) {
 
 /// One tile as a rank sees it.
 struct ExpertTile {
-  std::int64_t from = 0, tokens = 0;         // of this rank's own
-  std::vector<std::int64_t> sends;           // rows to each rank
-  std::vector<std::int64_t> receives;        // rows from each rank
-  std::vector<std::int64_t> offsets;         // (X + 1) first expanded row of each expert here
-  std::int64_t sent = 0, received = 0;       // sums of the two
+  std::int64_t from = 0, tokens = 0;    // of this rank's own
+  std::vector<std::int64_t> sends;      // rows to each rank
+  std::vector<std::int64_t> receives;   // rows from each rank
+  std::vector<std::int64_t> offsets;    // (X + 1) first expanded row of each expert here
+  std::int64_t sent = 0, received = 0;  // sums of the two
   std::int64_t expanded() const { return offsets.back(); }
 };
 

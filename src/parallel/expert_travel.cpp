@@ -11,8 +11,8 @@ ExpertRows rows_of(const ExpertRows& all, std::int64_t begin, std::int64_t count
 
 /// Every rank's stretch of rows as one exchange: `pick` names the tensors that travel.
 template <class Pick>
-void exchange(Comm& group, const ExpertRows& out, const std::vector<std::int64_t>& sends, const ExpertRows& in,
-              const std::vector<std::int64_t>& receives, Pick pick) {
+void exchange(Comm& group, const ExpertRows& out, const std::vector<std::int64_t>& sends,
+              const ExpertRows& in, const std::vector<std::int64_t>& receives, Pick pick) {
   std::vector<Send> to;
   std::vector<Receive> from;
   std::int64_t at = 0, landed = 0;
@@ -120,7 +120,9 @@ ExpertRows ExpertTravel::away_slot(int i) const {
 void ExpertTravel::send(int i, const ExpertTile& t) {
   queue_.wait(Lane::dispatch, queue_.mark(Lane::compute));
   exchange(group_.comm(), home(i, t), t.sends, rows_of(away_slot(i), 0, t.received), t.receives,
-           [](const ExpertRows& r) { return std::array{r.slots, r.shares, r.x, r.dy}; });
+           [](const ExpertRows& r) {
+             return std::array{r.slots, r.shares, r.x, r.dy};
+           });
   arrived_[static_cast<std::size_t>(i % kAway)] = queue_.mark(Lane::dispatch);
 }
 
@@ -132,7 +134,9 @@ ExpertRows ExpertTravel::away(int i, const ExpertTile& t) {
 void ExpertTravel::send_back(int i, const ExpertTile& t) {
   queue_.wait(Lane::dispatch, queue_.mark(Lane::compute));
   exchange(group_.comm(), rows_of(away_slot(i), 0, t.received), t.receives, home(i, t), t.sends,
-           [this](const ExpertRows& r) { return std::array{r.x, backward_ ? r.shares : Tensor{}}; });
+           [this](const ExpertRows& r) {
+             return std::array{r.x, backward_ ? r.shares : Tensor{}};
+           });
   back_[static_cast<std::size_t>(i % kHome)] = queue_.mark(Lane::dispatch);
 }
 

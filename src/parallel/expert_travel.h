@@ -1,5 +1,5 @@
-// Rows of tokens on their way to the ranks of their experts and back, in tiles; while one tile is computed the
-// next arrives and the one before goes home.
+// Rows of tokens on their way to the ranks of their experts and back, in tiles; while one tile is computed
+// the next arrives and the one before goes home.
 #pragma once
 #include <array>
 #include <vector>

@@ -56,7 +56,8 @@ ShardedState::ShardedState(Backend& backend, Arena& arena, std::vector<Unit> uni
   };
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
     const Unit& unit = units_[static_cast<std::size_t>(u)];
-    need(!is_experts(u) || (experts_.shard != nullptr && experts_.replica != nullptr && experts_.world != nullptr),
+    need(!is_experts(u) ||
+             (experts_.shard != nullptr && experts_.replica != nullptr && experts_.world != nullptr),
          unit.name + ": no ranks are named that share experts");
     const int rank = this->shard(u).rank(), ranks = this->shard(u).size();
     held_.push_back(is_experts(u) ? part_of(unit, experts_.parts) : unit);

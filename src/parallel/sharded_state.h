@@ -100,9 +100,7 @@ class ShardedState {
     Tensor flat;
     Mark ready;
   };
-  bool is_experts(int unit) const {
-    return units_[static_cast<std::size_t>(unit)].owners == Owners::experts;
-  }
+  bool is_experts(int unit) const { return units_[static_cast<std::size_t>(unit)].owners == Owners::experts; }
   bool gathers(int unit);         // false: the state itself is the gathered unit
   bool scatters(int unit) const;  // false: the shard's sum is the unit's gradient
   Tensor own_piece(int unit, const Tensor& whole) const;

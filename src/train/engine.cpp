@@ -151,14 +151,14 @@ Engine::Engine(Backend& backend, Groups groups, std::unique_ptr<Arena> arena, co
                   .scale = 1.0 / std::sqrt(static_cast<double>(spec.model.D)),
                   .groups = spec.run.memory.attention_groups},
                  spec.options.compute),
-      model_(
-          backend, *arena_, spec.model,
-          [&] {
-            ModelOptions o = spec.options;
-            o.at_layer = std::move(at_layer);
-            return o;
-          }(),
-          state_, attention_, spec.grid, {.context = groups_.context.get(), .expert = groups_.expert.get()}) {}
+      model_(backend, *arena_, spec.model,
+             [&] {
+               ModelOptions o = spec.options;
+               o.at_layer = std::move(at_layer);
+               return o;
+             }(),
+             state_, attention_, spec.grid,
+             {.context = groups_.context.get(), .expert = groups_.expert.get()}) {}
 
 Engine::~Engine() = default;
 

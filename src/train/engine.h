@@ -31,8 +31,8 @@ struct EngineSpec {
   Grid grid;
   ModelOptions options;
   StateOptions state;
-  int per_member = 1;   // chunks per ring member, of the row map
-  bool frozen = false;  // weights alone: no gradients, no moments (evaluation)
+  int per_member = 1;          // chunks per ring member, of the row map
+  bool frozen = false;         // weights alone: no gradients, no moments (evaluation)
   double aux_coefficient = 0;  // of the load balancing loss
 };
 

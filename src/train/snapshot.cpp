@@ -81,10 +81,9 @@ std::string joined(const std::vector<std::string>& values) {
 bool may_change(const std::string& key, const RunConfig& run) {
   static const std::set<std::string> kSections = {"run",    "parallel",   "memory",
                                                   "device", "checkpoint", "debug"};
-  static const std::set<std::string> kKeys = {"model.path",       "model.init",      "data.eval",
-                                              "data.tokenizer",   "data.skip_bad",   "train.rows",
-                                              "train.eval_every", "train.log_every", "optimizer.offload",
-                                              "moe.imbalance"};
+  static const std::set<std::string> kKeys = {
+      "model.path", "model.init",       "data.eval",       "data.tokenizer",    "data.skip_bad",
+      "train.rows", "train.eval_every", "train.log_every", "optimizer.offload", "moe.imbalance"};
   if (kSections.count(key.substr(0, key.find('.'))) > 0 || kKeys.count(key) > 0) return true;
   // Texts are tokenized once, into the run's own file; a token file may have moved.
   if (key == "data.train") return run.data.train.size() == 1 && run.data.train[0].ends_with(".h5");

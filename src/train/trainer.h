@@ -22,7 +22,7 @@ struct StepReport {
   double loss = 0;        // what is minimised: the mean over the step's targets, and the auxiliary loss
   double grad_norm = 0;   // before clipping
   bool experts = false;   // the model has some, and the two below mean something
-  double aux_loss = 0;    // mean over the step's rows, weighted by their tokens; times its coefficient in loss
+  double aux_loss = 0;  // mean over the step's rows, weighted by their tokens; times its coefficient in loss
   double expert_load_max = 0;  // choices of a layer's most chosen expert over those of the mean one
   double lr = 0;
   std::int64_t tokens = 0, targets = 0;  // of this step

@@ -128,8 +128,8 @@ void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& dat
   const double worst = worst_leaf(gradients, c.gradients);
   BOOST_TEST(worst <= 1e-4, c.name << ": worst leaf " << worst);
   BOOST_TEST_MESSAGE(c.name << " context " << shares.context << " expert " << shares.expert << " of "
-                            << world.size() << ": loss "
-                            << std::abs(loss / c.loss - 1) << " worst leaf " << worst);
+                            << world.size() << ": loss " << std::abs(loss / c.loss - 1) << " worst leaf "
+                            << worst);
 }
 
 /// The Euclidean distance of two leaves.
@@ -147,8 +147,8 @@ void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, Sha
   double worst = 0;
   for (const auto& [name, exact] : c.gradients) {
     const double mine = distance(step.gradients.at(name), exact), allowed = distance(theirs.at(name), exact);
-    BOOST_TEST(mine <= 1.5 * allowed, c.name << " context " << shares.context << " " << name << ": error " << mine
-                                             << ", transformers' own " << allowed);
+    BOOST_TEST(mine <= 1.5 * allowed, c.name << " context " << shares.context << " " << name << ": error "
+                                             << mine << ", transformers' own " << allowed);
     worst = std::max(worst, mine / allowed);
   }
   BOOST_TEST_MESSAGE(c.name << " context " << shares.context << " in bf16: worst leaf errs " << worst

@@ -12,8 +12,8 @@ using namespace annulus::test;
 
 namespace {
 
-constexpr const char* kCases[] = {"qwen3",      "qwen3_tied_yarn", "llama3",     "packed",
-                                  "llama_tied", "window",          "moe",        "moe_mixed",
+constexpr const char* kCases[] = {"qwen3",      "qwen3_tied_yarn", "llama3",      "packed",
+                                  "llama_tied", "window",          "moe",         "moe_mixed",
                                   "moe_packed", "moe_all",         "moe_starved", "moe_crowded"};
 
 void check_curve(Comm& world, const std::string& name, int context, int expert) {
@@ -21,9 +21,8 @@ void check_curve(Comm& world, const std::string& name, int context, int expert) 
   std::ifstream in(test_data("tests/oracle") + "/" + name + "/expected.json");
   const nlohmann::json expected = nlohmann::json::parse(in);
   const Life life =
-      live(world,
-           tiny_run(name, {"--run.dir", folder.path("run"), "--parallel.context", std::to_string(context),
-                           "--parallel.expert", std::to_string(expert)}));
+      live(world, tiny_run(name, {"--run.dir", folder.path("run"), "--parallel.context",
+                                  std::to_string(context), "--parallel.expert", std::to_string(expert)}));
   const std::string what = name + ", context " + std::to_string(context) + ", expert " +
                            std::to_string(expert) + " of " + std::to_string(world.size());
   BOOST_TEST(static_cast<int>(life.exit) == 0, what);

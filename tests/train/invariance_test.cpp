@@ -15,7 +15,8 @@ struct Layouts {
   int ranks, context, expert = 1;
 };
 const std::vector<Layouts> kDense = {{2, 2}, {2, 1}, {4, 2}, {4, 4}, {3, 1}, {4, 1}};
-const std::vector<Layouts> kExperts = {{2, 2, 2}, {2, 1, 2}, {4, 2, 2}, {4, 2, 4}, {4, 4, 4}, {3, 1, 1}, {4, 1, 4}};
+const std::vector<Layouts> kExperts = {{2, 2, 2}, {2, 1, 2}, {4, 2, 2}, {4, 2, 4},
+                                       {4, 4, 4}, {3, 1, 1}, {4, 1, 4}};
 
 struct Data {
   const char* what;
@@ -70,7 +71,8 @@ void compare(const Life& got, const Life& want, const std::string& what) {
     BOOST_TEST(std::abs(a.loss - b.loss) <= 5e-6 * b.loss, what << ": loss " << a.loss << " for " << b.loss);
     BOOST_TEST(std::abs(a.grad_norm - b.grad_norm) <= 2e-5 * b.grad_norm,
                what << ": norm " << a.grad_norm << " for " << b.grad_norm);
-    BOOST_TEST(std::abs(a.aux_loss - b.aux_loss) <= 5e-6 * b.aux_loss, what << ": auxiliary loss " << a.aux_loss);
+    BOOST_TEST(std::abs(a.aux_loss - b.aux_loss) <= 5e-6 * b.aux_loss,
+               what << ": auxiliary loss " << a.aux_loss);
     BOOST_TEST(std::abs(a.expert_load_max - b.expert_load_max) <= 1e-9, what);
   }
 }
@@ -123,10 +125,12 @@ BOOST_AUTO_TEST_CASE(layouts_agree_with_accumulation,
                      *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
   check_invariance({"window", 89, kDense}, 3);
 }
-BOOST_AUTO_TEST_CASE(layouts_of_experts_agree, *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+BOOST_AUTO_TEST_CASE(layouts_of_experts_agree,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
   check_invariance({"moe", 61, kExperts}, 3);
 }
-BOOST_AUTO_TEST_CASE(replicated_experts_agree, *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+BOOST_AUTO_TEST_CASE(replicated_experts_agree,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
   check_invariance({"moe", 61, kExperts, "none"}, 1);
 }
 

@@ -30,8 +30,7 @@ class Runs {
   /// `vocabulary`: of the model, or less.
   explicit Runs(Comm& world, std::string model = "qwen3_tied_yarn", std::int64_t vocabulary = 96)
       : world_(world), folder_(world), model_(std::move(model)) {
-    if (world.rank() == 0)
-      std::ofstream(folder_.path("data.jsonl")) << token_rows(kLengths, {}, vocabulary);
+    if (world.rank() == 0) std::ofstream(folder_.path("data.jsonl")) << token_rows(kLengths, {}, vocabulary);
     world.barrier();
   }
   std::string dir(const std::string& name) const { return folder_.path(name); }
