@@ -78,7 +78,8 @@ class Stacks : public WeightSource {
     Stack gate_up, down;
     const StoredTensor &gate = part(prefix, experts, 0, 0), &last = part(prefix, experts, 0, 2);
     if (gate.shape.size() != 2 || last.shape.size() != 2)
-      input_error("tensors " + shown(prefix) + "... of single experts are not matrices; the model needs them so");
+      input_error("tensors " + shown(prefix) +
+                  "... of single experts are not matrices; the model needs them so");
     for (std::int64_t e = 0; e < E; ++e)
       for (int p = 0; p < 3; ++p) {
         const StoredTensor &t = part(prefix, experts, e, p), &like = p == 2 ? last : gate;

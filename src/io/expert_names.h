@@ -16,8 +16,8 @@ std::unique_ptr<WeightSource> stack_experts(std::unique_ptr<WeightSource>);
 /// A tensor of a folder, and where its elements lie in the weights it is written from.
 struct SplitTensor {
   StoredTensor tensor;
-  std::string from;       // the name there
-  std::int64_t at = 0;    // its first element there
+  std::string from;     // the name there
+  std::int64_t at = 0;  // its first element there
 };
 /// What a folder holds of these tensors: stacks become tensors of single experts, all else stays.
 std::vector<SplitTensor> split_experts(const std::vector<StoredTensor>&);

@@ -29,7 +29,8 @@ class WeightSource {
   virtual void read(const std::string& name, std::int64_t from, std::int64_t count, const Tensor& to) = 0;
 };
 
-/// Opens a Hugging Face folder (config.json + *.safetensors; a layer's experts as stacks, expert_names.h) or an Annulus .h5 (weights file or checkpoint).
+/// Opens a Hugging Face folder (config.json + *.safetensors; a layer's experts as stacks, expert_names.h) or
+/// an Annulus .h5 (weights file or checkpoint).
 std::unique_ptr<WeightSource> open_weights(const std::string& path);
 
 }  // namespace annulus

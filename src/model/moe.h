@@ -29,7 +29,8 @@ class Moe {
   void compute_backward(const ExpertTile&, const ExpertRows& away, const ExpertsView& w, const ExpertsView& g,
                         const Room&);
   void take_in_gradient(const ExpertTile&, const ExpertRows& home, const Tensor& place, const LayerView& w,
-                        const LayerView& g, const Tensor& x1, const Tensor& ids, const Tensor& dx, const Room&);
+                        const LayerView& g, const Tensor& x1, const Tensor& ids, const Tensor& dx,
+                        const Room&);
   Tensor norm2(const LayerView& w, const Tensor& x1, const Room&);
 
   Work& work_;

@@ -9,8 +9,8 @@ RouterStatistics::RouterStatistics(Backend& backend, Arena& arena, Comm& context
       context_(context),
       config_(config),
       host_(backend.queue(), backend.pinned()),
-      on_host_(host_.keep(Region::workspace, "router sums", DType::f64,
-                          {config.sparse_layers() + 1, config.E})),
+      on_host_(
+          host_.keep(Region::workspace, "router sums", DType::f64, {config.sparse_layers() + 1, config.E})),
       host_gradient_(host_.keep(Region::workspace, "router gradient", DType::f64, {config.E})) {}
 
 void RouterStatistics::begin() {

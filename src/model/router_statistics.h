@@ -24,7 +24,7 @@ class RouterStatistics {
 
   /// Takes and zeroes the sums of a row.
   void begin();
-  Tensor picked(std::int64_t layer) const;  // (E) f64
+  Tensor picked(std::int64_t layer) const;             // (E) f64
   Tensor probability() const { return probability_; }  // (E) f64, over all layers
 
   /// Between forward and backward, on every rank of the row: `used` tokens of it are not padding; the loss

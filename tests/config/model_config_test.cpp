@@ -241,7 +241,8 @@ BOOST_AUTO_TEST_CASE(experts_are_read_as_transformers_reads_them) {
   for (std::int64_t l = 0; l < 48; ++l) BOOST_TEST(mixed.has_experts(l) == (l % 3 == 2 && l != 5 && l != 47));
   BOOST_TEST(mixed.sparse_layers() == 14);
   using Windows = std::vector<std::int64_t>;
-  BOOST_TEST((parse(with(with(j, "use_sliding_window", true), "sliding_window", 9)).windows == Windows(48, 9)));
+  BOOST_TEST(
+      (parse(with(with(j, "use_sliding_window", true), "sliding_window", 9)).windows == Windows(48, 9)));
   BOOST_TEST((parse(j).windows == Windows(48, 0)));
   BOOST_TEST(!parse(qwen3()).has_experts(0));
 

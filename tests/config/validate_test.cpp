@@ -73,7 +73,7 @@ const Bad kBad[] = {
     {"parallel.context", "two tokens a rank",
      [](RunConfig& c) { c.parallel.context = 4, c.data.sequence = 7; }},
     {"parallel.context", "from 1", [](RunConfig& c) { c.parallel.context = 0; }},
-    {"parallel.expert", "not supported by this build", [](RunConfig& c) { c.parallel.expert = 2; }},
+    {"parallel.expert", "from 1", [](RunConfig& c) { c.parallel.expert = 0; }},
     {"parallel.shard", "world, node or none", [](RunConfig& c) { c.parallel.shard = "full"; }},
     {"memory.keep_attention", "auto, true or false", [](RunConfig& c) { c.memory.keep_attention = "yes"; }},
     {"memory.keep_attention", "memory.recompute=none",

@@ -1,5 +1,5 @@
-// Layers of experts: the same numbers whatever the memory options, the tiles, the order of lanes and the ranks
-// that share experts and rows.
+// Layers of experts: the same numbers whatever the memory options, the tiles, the order of lanes and the
+// ranks that share experts and rows.
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -169,7 +169,8 @@ BOOST_AUTO_TEST_CASE(units_of_experts_follow_all_others) {
   std::int64_t all = 0;
   for (const Unit& unit : units)
     for (const Parameter& p : unit.parameters) {
-      BOOST_TEST((p.name.find("mlp.gate_proj") == std::string::npos || p.name.find("layers.1.") != std::string::npos),
+      BOOST_TEST((p.name.find("mlp.gate_proj") == std::string::npos ||
+                  p.name.find("layers.1.") != std::string::npos),
                  p.name);
       all += p.size();
     }
@@ -224,8 +225,8 @@ BOOST_AUTO_TEST_CASE(a_planned_arena_gives_what_a_loose_one_gives_with_experts) 
   }
 }
 
-// As for dense layers: work that runs late in a pool whose places change hands. Pretended peers send what this
-// rank sends itself.
+// As for dense layers: work that runs late in a pool whose places change hands. Pretended peers send what
+// this rank sends itself.
 BOOST_AUTO_TEST_CASE(lanes_of_experts_may_run_in_any_order, *boost::unit_test::label("slow")) {
   struct Spread {
     int ranks, context, expert;
@@ -246,8 +247,8 @@ BOOST_AUTO_TEST_CASE(lanes_of_experts_may_run_in_any_order, *boost::unit_test::l
         LazyBackend late(*real, static_cast<Lane>(order % kLanes),
                          static_cast<std::uint64_t>(order / kLanes * order));
         const Outcome got = run_on(late, world(), options, layout);
-        BOOST_TEST_INFO("ranks " << ranks << " context " << context << " expert " << expert << " lean " << lean
-                                 << " order " << order);
+        BOOST_TEST_INFO("ranks " << ranks << " context " << context << " expert " << expert << " lean "
+                                 << lean << " order " << order);
         BOOST_TEST(same(got.totals, want.totals));
         BOOST_TEST((got.gradients == want.gradients));
       }

@@ -1,4 +1,5 @@
-// Tiles of tokens on their way to experts: every token once, nothing beyond the buffers, the same on all ranks.
+// Tiles of tokens on their way to experts: every token once, nothing beyond the buffers, the same on all
+// ranks.
 #include "parallel/expert_tiles.h"
 #include <boost/test/unit_test.hpp>
 #include <numeric>
@@ -71,7 +72,8 @@ Counted count(ExpertShape s, const ExpertBuffers& b, std::int64_t tokens, Choose
 
 void check_tiles(ExpertShape s, std::int64_t tokens, std::int64_t tile, double imbalance, Choose choose) {
   const ExpertBuffers b = expert_buffers(s, tokens, tile, imbalance);
-  BOOST_TEST_INFO("E " << s.E << " K " << s.K << " ranks " << s.ranks << " tokens " << tokens << " tile " << tile);
+  BOOST_TEST_INFO("E " << s.E << " K " << s.K << " ranks " << s.ranks << " tokens " << tokens << " tile "
+                       << tile);
   BOOST_TEST(b.range >= 1);
   BOOST_TEST(b.tokens % b.range == 0);
   const Counted counted = count(s, b, tokens, choose);

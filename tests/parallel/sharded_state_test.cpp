@@ -1,4 +1,5 @@
 #include "parallel/sharded_state.h"
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <cstring>
@@ -255,6 +256,90 @@ void norm_counts_everything_once() {
   }
 }
 
+/// A layer of six experts beside a dense unit.
+std::vector<Unit> make_expert_units(std::int64_t experts) {
+  std::vector<Unit> units(2);
+  units[0].name = "layer";
+  Parameter p;
+  p.name = "router", p.shape = {experts, 5};
+  units[0].add(p);
+  units[1].name = "experts";
+  units[1].owners = Owners::experts;
+  p.name = "up", p.shape = {experts, 7, 5}, p.id = 1;
+  units[1].add(p);
+  p.name = "down", p.shape = {experts, 5, 3}, p.id = 2;
+  units[1].add(p);
+  return units;
+}
+
+/// Each rank gathers its own experts, whatever ranks share them and their state; each element is owned once.
+void experts_are_held_in_parts() {
+  const auto backend = make_cpu_backend(1);
+  const auto world = session().world(backend->queue());
+  const int R = world->size(), rank = world->rank();
+  const std::int64_t E = 12;
+  for (int parts = 1; parts <= R; ++parts)
+    for (const bool replicated : {false, true}) {
+      if (R % parts != 0) continue;
+      const int part = rank % parts;
+      const auto holders = backend->device_comm(world->split(replicated ? rank : part));
+      const auto copies = backend->device_comm(world->split(replicated ? part : rank));
+      TestGroups dense(*backend, *world, replicated ? R : 1);
+      Arena arena(backend->queue(), backend->memory());
+      ShardedState state(*backend, arena, make_expert_units(E), *dense.shard, *dense.replica, {},
+                         {holders.get(), copies.get(), world.get(), part, parts});
+      BOOST_TEST_INFO("parts " << parts << " replicated " << replicated);
+      fill_masters(state);
+      arena.begin("micro");
+      const UnitView held = state.use(1);
+      const std::int64_t X = E / parts;
+      for (int i = 0; i < 2; ++i) {
+        const Parameter& p = state.units()[1].parameters[static_cast<std::size_t>(i)];
+        const Tensor t = held[i];
+        BOOST_TEST((t.rank == 3 && t.shape[0] == X && t.shape[1] == p.shape[1] && t.shape[2] == p.shape[2]));
+        bool same = true;
+        for (std::int64_t k = 0; k < t.size(); ++k)
+          same = same && value(t, k) == weight_of(p, part * t.size() + k);
+        BOOST_TEST(same, p.name);
+      }
+      state.drop(1);
+      // Every rank adds (rank + 1) times the slopes of its experts: sums run over those that hold the same.
+      for (int u : {0, 1}) {
+        const UnitView g = state.open_gradient(u);
+        const std::vector<Parameter>& parameters = state.units()[static_cast<std::size_t>(u)].parameters;
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          const Tensor t = g[static_cast<int>(i)];
+          const std::int64_t from = u == 1 ? part * t.size() : 0;
+          for (std::int64_t k = 0; k < t.size(); ++k)
+            t.as<float>()[k] += static_cast<float>(rank + 1) * slope_of(parameters[i], from + k);
+        }
+        state.reduce(u);
+      }
+      state.release_reduced();
+      arena.begin("update");
+      state.finish_gradients();
+      double want = 0;
+      for (const Unit& unit : state.units())
+        for (const Parameter& p : unit.parameters)
+          for (std::int64_t i = 0; i < p.size(); ++i) {
+            const std::int64_t owner = unit.owners == Owners::experts ? i / (p.size() / parts) : 0;
+            double sum = 0;
+            for (int r = 0; r < R; ++r)
+              if (unit.owners == Owners::all || r % parts == owner) sum += r + 1;
+            want += std::pow(sum * slope_of(p, i), 2);
+          }
+      BOOST_TEST(state.gradient_square_sum() == want);  // whole numbers: exact
+      // One copy of the state holds each element once.
+      std::vector<std::int64_t> seen(static_cast<std::size_t>(E * 50), 0);
+      for (const Segment& s : state.state(1).segments)
+        for (std::int64_t k = 0; k < s.count; ++k)
+          ++seen[static_cast<std::size_t>((s.parameter->name == "up" ? 0 : E * 35) + s.from + k)];
+      world->all_reduce(std::span(seen));
+      BOOST_TEST(std::all_of(seen.begin(), seen.end(),
+                             [&](std::int64_t n) { return n == (replicated ? R / parts : 1); }));
+    }
+}
+
 /// The plan of a dry step serves the real one, and marks alone keep the lanes in order.
 void follows_plan_and_marks() {
   struct Order {
@@ -396,6 +481,16 @@ BOOST_AUTO_TEST_CASE(state_starts_afresh_after_an_abandoned_phase) {
   BOOST_TEST(state.open_gradient(1)[1].as<float>()[3] == 0.f);
   state.reduce(1);
   state.drop(1);
+}
+
+BOOST_AUTO_TEST_CASE(experts_are_held_in_parts_1) {
+  experts_are_held_in_parts();
+}
+BOOST_AUTO_TEST_CASE(experts_are_held_in_parts_3, *boost::unit_test::label("ranks3")) {
+  experts_are_held_in_parts();
+}
+BOOST_AUTO_TEST_CASE(experts_are_held_in_parts_4, *boost::unit_test::label("ranks4")) {
+  experts_are_held_in_parts();
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -49,6 +49,73 @@ BOOST_AUTO_TEST_CASE(memory_is_counted_by_region) {
   BOOST_TEST(less.phases.count("micro") == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(experts_are_shared_by_ranks_that_divide_them) {
+  const auto refused = [](const std::string& model, int ranks, int expert, std::vector<std::string> parts) {
+    const RunConfig run = tiny_run(model, {"--parallel.expert", std::to_string(expert)});
+    check_refused(Exit::usage, parts, [&] {
+      make_spec(model_config_of(run), run, make_grid(0, ranks, run.parallel), DType::f32);
+    });
+  };
+  refused("moe", 4, 3, {"parallel.expert = 3", "4 ranks"});
+  refused("moe", 3, 3, {"parallel.expert is 3", "8 experts"});
+  refused("qwen3", 2, 2, {"parallel.expert is 2", "no experts", "qwen3"});
+}
+
+BOOST_AUTO_TEST_CASE(the_auxiliary_loss_is_the_models_own_unless_told) {
+  const auto coefficient = [](const std::string& model, std::vector<std::string> flags,
+                              std::int64_t lora = 0) {
+    RunConfig run = tiny_run(model, flags);
+    run.lora.rank = lora;
+    return make_spec(model_config_of(run), run, make_grid(0, 1, run.parallel), DType::f32).aux_coefficient;
+  };
+  BOOST_TEST(coefficient("moe", {"--moe.aux_coefficient", "-1"}) == 0.001);
+  BOOST_TEST(coefficient("moe", {"--moe.aux_coefficient", "0"}) == 0.0);
+  BOOST_TEST(coefficient("moe", {"--moe.aux_coefficient", "0.5"}) == 0.5);
+  BOOST_TEST(coefficient("moe", {"--moe.aux_coefficient", "-1"}, 8) == 0.0);  // a frozen router
+  BOOST_TEST(coefficient("moe", {"--moe.aux_coefficient", "0.5"}, 8) == 0.5);
+  BOOST_TEST(coefficient("qwen3", {"--moe.aux_coefficient", "0.5"}) == 0.0);
+}
+
+/// Qwen3-30B-A3B at a million tokens on 8 ranks: what one holds.
+BOOST_AUTO_TEST_CASE(experts_are_counted_in_the_plan, *boost::unit_test::label("slow")) {
+  RunConfig run = tiny_run("moe", {"--data.sequence", "1M", "--parallel.context", "8", "--parallel.expert",
+                                   "8", "--optimizer.state", "f32"});
+  ModelConfig c = model_config_of(run);
+  c.C = 2048, c.F = 6144, c.V = 151936, c.L = 48, c.H = 32, c.G = 4, c.D = 128;
+  c.E = 128, c.K = 8, c.Fe = 768;
+  c.windows.assign(48, 0);
+  c.sparse.assign(48, 1);
+  BOOST_TEST(c.parameters() == 30'532'122'624);
+  const Node node{.host = "here", .index = 0, .local_rank = 3, .local_size = 8};
+  const auto plan = [&](const RunConfig& r) {
+    const EngineSpec spec = make_spec(c, r, make_grid(3, 8, r.parallel), DType::bf16);
+    return plan_memory(spec, node, Place::device, nullptr, false);
+  };
+  const auto largest = [](const Layout& layout, const std::string& name) {
+    std::int64_t bytes = 0;
+    for (const Tenant& t : layout.phases.at("micro"))
+      if (name == t.name) bytes = std::max(bytes, t.bytes);
+    return bytes;
+  };
+  const Layout shared = plan(run);
+  // Two f32 moments of an eighth of the parameters, pieces rounded up.
+  const std::int64_t moments = shared.region_bytes[static_cast<int>(Region::optimizer)];
+  BOOST_TEST(moments >= c.parameters());
+  BOOST_TEST(moments < c.parameters() + c.parameters() / 100);
+  // Buffers grow with the imbalance that they are made for.
+  run.moe.imbalance = 2.5;
+  const Layout uneven = plan(run);
+  for (const char* name : {"expert rows", "expert gate_up"})
+    BOOST_TEST(
+        std::abs(static_cast<double>(largest(uneven, name)) / static_cast<double>(largest(shared, name)) -
+                 2) < 0.01);
+  BOOST_TEST(largest(uneven, "travelling rows") > largest(shared, "travelling rows"));
+  // One that holds a layer's experts alone gathers them all, in bf16; else the embedding is the largest unit.
+  run.parallel.expert = 1;
+  BOOST_TEST(largest(plan(run), "gathered unit") == 2 * 128 * 3 * 2048 * 768);
+  BOOST_TEST(largest(shared, "gathered unit") == 2 * 151936 * 2048);
+}
+
 BOOST_AUTO_TEST_CASE(a_job_that_cannot_fit_names_figures_and_lever) {
   const auto cpu = make_cpu_backend(1);
   CpuQueue queue;
