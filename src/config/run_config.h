@@ -87,9 +87,10 @@ struct CheckpointSection {
   std::int64_t every = 0;  // steps; 0: only at the end and when stopped
   double minutes = 0;
   std::int64_t keep = 2;
-  bool best = false;            // the weights of the best evaluation stay in RUN/best.h5
-  std::string resume = "auto";  // auto, none, or a path
-  std::string final = "hf";     // hf, h5, none
+  bool best = false;                // the weights of the best evaluation stay in RUN/best.h5
+  std::string background = "auto";  // auto, true, false
+  std::string resume = "auto";      // auto, none, or a path
+  std::string final = "hf";         // hf, h5, none
 };
 
 struct DeviceSection {

@@ -79,6 +79,16 @@ printf '{"job":"","host":"elsewhere","pid":1,"start":"1","space":"x","heartbeat"
 both 4 'in use.*elsewhere' train "$work/run.ini" --run.dir "$work/held"
 [ -e "$work/held/lock" ] || bad "another job's lock was removed"
 
+# --- ranks that were not started alike
+unlike() { # CODE TEXT FIRST SECOND: arguments of the first rank, and of the second
+  got=0
+  timeout 120 mpirun -n 1 "$ANNULUS" train $3 : -n 1 "$ANNULUS" train $4 >"$work/out" 2>"$work/err" || got=$?
+  [ $got = "$1" ] || bad "code $got, not $1: ranks started with \"$3\" and \"$4\""
+  grep '^annulus: ' "$work/err" | grep -qE -- "$2" || bad "no \"$2\" in: $(grep '^annulus: ' "$work/err")"
+}
+unlike 4 'rank 1 on host .*lr = 0.002.*lr = 0.001' "$work/run.ini" "$work/run.ini --optimizer.lr 0.002"
+unlike 2 'no_config.ini' "$work/run.ini" "$work/no_config.ini"
+
 # --- other subcommands
 both 3 'no_file' inspect "$work/no_file.h5"
 both 3 'file' inspect "$work/file"
