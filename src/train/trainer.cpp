@@ -182,37 +182,6 @@ void Trainer::run_evaluation() {
   watchdog_.rest();
 }
 
-void Trainer::open_best() {
-  if (!run_.checkpoint.best) return;
-  eval_print_ = data_fingerprint(world_, eval_data_->file());
-  const std::string path = folder_.path("best.h5");
-  if (world_.max(world_.rank() == 0 && fs::exists(path) ? 1 : 0) == 0) return;
-  try {
-    agreed(world_, "opening the best weights", [&] { best_ = best_of(path, eval_print_); });
-    folder_.say("best so far: step " + std::to_string(best_.step) + ", eval loss " +
-                std::to_string(best_.loss));
-  } catch (const Error& e) {
-    if (e.code != Exit::input) throw;
-    folder_.say("passing over " + path + ": " + e.what());
-  }
-}
-
-void Trainer::keep_best(double loss) {
-  if (!run_.checkpoint.best || !std::isfinite(loss) || (best_.step >= 0 && loss >= best_.loss)) return;
-  watchdog_.enter("save", progress_.step);
-  const double begun = steady_seconds();
-  const std::string path = folder_.path("best.h5");
-  std::map<std::string, std::string> facts =
-      make_facts(progress_, run_, model_.config, model_print_, data_print_);
-  facts.merge(weight_facts());
-  facts.merge(best_facts(loss, eval_print_));
-  save_weights(world_, *engine_, path, std::move(facts));
-  best_ = {.step = progress_.step, .loss = loss};
-  save_seconds_ = std::max(save_seconds_, steady_seconds() - begun);
-  folder_.say("best so far: saved " + path);
-  folder_.status(status("running"));
-}
-
 Exit Trainer::finish() {
   if (stop_ != Stop::none) {
     ended(name_of(stop_));

@@ -1,5 +1,6 @@
 // Checkpoints of a run: when there is room for them, written now or beside the training.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include "io/fault.h"
@@ -109,6 +110,35 @@ void Trainer::finish_behind(bool now) {
   behind_->finish();
   saved(folder_.checkpoint(behind_step_), behind_step_, behind_begun_);
   watchdog_.rest();
+}
+
+void Trainer::open_best() {
+  if (!run_.checkpoint.best) return;
+  eval_print_ = data_fingerprint(world_, eval_data_->file());
+  const std::string path = folder_.path("best.h5");
+  if (world_.max(world_.rank() == 0 && fs::exists(path) ? 1 : 0) == 0) return;
+  try {
+    agreed(world_, "opening the best weights", [&] { best_ = best_of(path, eval_print_); });
+    folder_.say("best so far: step " + std::to_string(best_.step) + ", eval loss " +
+                std::to_string(best_.loss));
+  } catch (const Error& e) {
+    if (e.code != Exit::input) throw;
+    folder_.say("passing over " + path + ": " + e.what());
+  }
+}
+
+void Trainer::keep_best(double loss) {
+  if (!run_.checkpoint.best || !std::isfinite(loss) || (best_.step >= 0 && loss >= best_.loss)) return;
+  watchdog_.enter("save", progress_.step);
+  const double begun = steady_seconds();
+  const std::string path = folder_.path("best.h5");
+  std::map<std::string, std::string> all = facts();
+  all.merge(best_facts(loss, eval_print_));
+  save_weights(world_, *engine_, path, std::move(all));
+  best_ = {.step = progress_.step, .loss = loss};
+  save_seconds_ = std::max(save_seconds_, steady_seconds() - begun);
+  folder_.say("best so far: saved " + path);
+  folder_.status(status("running"));
 }
 
 }  // namespace annulus

@@ -120,6 +120,7 @@ void Trainer::run_step() {
 
 void Trainer::diverged(const StepReport& r, const std::string& where) {
   engine_->abandon();
+  finish_behind(true);
   std::string kept = saved_step_ >= 0 ? folder_.checkpoint(saved_step_) + " is as it was"
                                       : "no checkpoint was written before it";
   throw Error(Exit::bug,
