@@ -45,9 +45,7 @@ RowEncoder::RowEncoder(const std::vector<Source>& sources, const DataSection& da
   check_loss(sources);
   if (only_tokens) return;
   texts_ = std::make_unique<TextEncoder>(data, model, model_path);
-  // A row of prompts may turn out to hold messages; then the format must be there.
-  if (any(SourceKind::chat_rows) || (any(SourceKind::pair_rows) && data.chat != "auto"))
-    choose_format(sources);
+  if (any(SourceKind::chat_rows) || any(SourceKind::chat_pair_rows)) choose_format(sources);
 }
 
 void RowEncoder::choose_format(const std::vector<Source>& sources) {

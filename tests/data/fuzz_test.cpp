@@ -4,12 +4,14 @@
 #include <chrono>
 #include <random>
 #include "core/check.h"
+#include "data/compress.h"
 #include "data/documents.h"
 #include "data/idle_queue.h"
 #include "data/row.h"
 #include "data/small_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/unicode.h"
+#include "support/data.h"
 #include "support/temp_folder.h"
 
 using namespace annulus;
@@ -125,6 +127,58 @@ BOOST_AUTO_TEST_CASE(damaged_rows, *boost::unit_test::label("slow")) {
     d.max_length = static_cast<std::int64_t>(random() % 4);
     d.join = random() % 4 == 0 ? 3 : 0;
     const std::string path = f.write(random() % 8 == 0 ? "a.txt" : "a.jsonl", damaged(rows, random));
+    try {
+      const Documents got = read_documents(*self, {path}, d, model, "/no/model", f.path("out.h5"));
+      BOOST_TEST(got.supply.tokens > 0);
+      ++read;
+    } catch (const Error& e) {
+      check_sentence(e);
+    }
+  });
+  BOOST_TEST(read > rounds / 50);
+  BOOST_TEST(read < rounds);
+}
+
+BOOST_AUTO_TEST_CASE(damaged_conversations, *boost::unit_test::label("slow")) {
+  const std::string rows =
+      R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "caf\u00e9 <|im_end|>"}, )"
+      R"({"role": "assistant", "content": null, "reasoning_content": "r", "tool_calls": [{"function": {"name": "f", )"
+      R"("arguments": {"a": [1.5, {"b": null}], "c": "\ud83c\udf37"}}}]}, {"role": "tool", "content": "1"}, )"
+      R"({"role": "assistant", "content": "<think>\nx</think>\n\ny"}], "tools": [{"name": "f"}]})"
+      "\n"
+      R"({"messages": [{"from": "human", "value": "a"}, {"from": "gpt", "value": ""}], "tools": null})"
+      "\n";
+  const std::string pairs =
+      R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})"
+      "\n"
+      R"({"prompt": "a", "completion": "b"})"
+      "\n";
+  const std::string masks = R"({"input_ids": [1, 2], "completion_mask": [0, 1], "assistant_masks": [1, 1]})"
+                            "\n";
+  const TempFolder f;
+  IdleQueue q;
+  const auto self = make_self_comm(q);
+  ModelConfig model;
+  model.V = 1000;
+  model.eos = {702};
+  int read = 0;
+  const int rounds = for_the_budget(14, [&](Random& random) {
+    DataSection d;
+    d.tokenizer = test::test_data("tests/data/chat/tokenizer.json");
+    static const char* kChats[] = {"chatml", "qwen3", "qwen3-instruct", "qwen2.5", "llama3", "llama3.1"};
+    d.chat = kChats[below(random, std::size(kChats))];
+    d.loss_on = random() % 4 == 0 ? "all" : "auto";
+    d.allow_special = random() % 4 == 0;
+    d.skip_bad = static_cast<std::int64_t>(random() % 3);
+    d.max_length = static_cast<std::int64_t>(random() % 50);
+    // Chat rows mostly; compressed ones are damaged before or after they are compressed.
+    const auto which = random() % 8;
+    const std::string& whole = which == 0 ? pairs : which == 1 ? masks : rows;
+    std::string bytes = which == 2   ? damaged(test::zstd(whole), random)
+                        : which == 3 ? damaged(test::gzipped(whole), random)
+                        : which == 4 ? test::zstd(damaged(whole, random))
+                                     : damaged(whole, random);
+    const std::string path = f.write("a.jsonl", bytes);
     try {
       const Documents got = read_documents(*self, {path}, d, model, "/no/model", f.path("out.h5"));
       BOOST_TEST(got.supply.tokens > 0);

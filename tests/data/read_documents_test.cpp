@@ -3,9 +3,11 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <random>
+#include "data/compress.h"
 #include "data/documents.h"
 #include "data/idle_queue.h"
 #include "data/small_tokenizer.h"
+#include "support/data.h"
 #include "support/refusal.h"
 #include "support/temp_folder.h"
 #include "support/world.h"
@@ -243,6 +245,107 @@ BOOST_AUTO_TEST_CASE(files_that_are_refused) {
   refused({}, d, {"no data file"}, Exit::usage);
 }
 
+BOOST_AUTO_TEST_CASE(compressed_files_are_read_as_their_text) {
+  const TempFolder f;
+  const std::string a = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n", b = "{\"text\": \"d\"}\n", book = "x\ny\n";
+  const Paths files = {f.write("a.jsonl.gz", test::gzipped(a) + test::gzipped(b)),
+                       f.write("a.jsonl.zst", test::zstd(a) + test::zstd(b)),
+                       f.write("book.txt.gz", test::gzipped(book)), f.write("packed", test::zstd(book))};
+  const Shown rows = {"~ab{257}", "~c{257}", "~d{257}"};
+  Shown want = rows;
+  want.insert(want.end(), rows.begin(), rows.end());
+  want.insert(want.end(), 2, "~x\ny\n{257}");
+  const Read got = alone(files, bytes());
+  BOOST_TEST((shown(got) == want));
+  BOOST_TEST(got.source.at("file_bytes") == std::to_string(2 * (a.size() + b.size()) + 2 * book.size()));
+  refused({f.write("bad.jsonl.gz", test::gzipped(a + "oops\n"))}, bytes(), {"bad.jsonl.gz line 3 (byte 29)"});
+  const std::string whole = test::gzipped(a);
+  refused({f.write("cut.jsonl.gz", whole.substr(0, whole.size() - 3))}, bytes(), {"cut.jsonl.gz", "cut off"});
+  refused({f.write("named.jsonl.gz", a)}, bytes(), {"named.jsonl.gz", "no gzip file"});
+  refused({f.write("named.jsonl.zst", a)}, bytes(), {"named.jsonl.zst", "no zstd file"});
+  refused({f.write("nothing.gz", test::gzipped(""))}, bytes(), {"nothing.gz", "is empty"});
+}
+
+BOOST_AUTO_TEST_CASE(what_python_converts_is_shown_the_line) {
+  const TempFolder f;
+  const DataSection d = bytes();
+  refused({f.write("a b.parquet", "PAR1")}, d,
+          {"parquet format",
+           "python3 -c 'import sys; from datasets import load_dataset; load_dataset(\"parquet\", "
+           "data_files=sys.argv[1], split=\"train\").to_json(sys.argv[2])' '",
+           "a b.parquet' '", "a b.jsonl'"});
+  refused({"gone.arrow"}, d, {"arrow format", "load_dataset(\"arrow\"", "gone.arrow gone.jsonl"});
+  refused({"someone/some-data"}, d,
+          {"does not exist", "data set of the hub", "load_dataset(sys.argv[1]",
+           "someone/some-data some-data.jsonl"});
+  std::filesystem::create_directory(f.path("saved"));
+  f.write("saved/dataset_info.json", "{}");
+  refused({f.path("saved")}, d, {"datasets library", "load_from_disk", "saved.jsonl"});
+  // A file that is merely missing is no data set.
+  for (const char* path : {"data/none.jsonl", "none", "/data/none", "a/b/c", "data/none.txt"})
+    check_refused(Exit::input, {"does not exist; correct"}, [&] { alone({path}, d); });
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_every_format) {
+  const TempFolder f;
+  const std::string tokenizer = test::test_data("tests/data/chat/tokenizer.json");
+  DataSection d;
+  d.tokenizer = tokenizer;
+  d.chat = "chatml";
+  const ModelConfig m = model(1000, {702});
+  const std::string chat =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "nobody answers"}]})"
+      "\n";
+  const std::string talk =
+      R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})";
+  const std::string pair = R"({"prompt": "7", "completion": "8"})";
+  const std::string text = R"({"text": "ab"})";
+  const std::string masks =
+      R"({"input_ids": [5, 6, 7, 8], "assistant_masks": [0, 1, 0, 1], "completion_mask": [0, 1, 1, 0]})"
+      "\n"
+      R"({"input_ids": [5, 6], "labels": [-100, -100], "assistant_masks": [1, 1], "attention_mask": [1, 1]})"
+      "\n";
+  const Paths files = {f.write("chat.jsonl", chat), f.write("talk.jsonl", talk), f.write("pair.jsonl", pair),
+                       f.write("text.jsonl", text), f.write("masks.jsonl", masks)};
+  const Read got = alone(files, d, m);
+  BOOST_TEST(got.source.at("documents") == "7");
+  BOOST_TEST(got.source.at("without_target") == "2");
+  BOOST_TEST(got.source.at("chat") == "chatml");
+  BOOST_TEST(describe_tokens(got.source).find("; 2 documents without a target") != std::string::npos);
+  const auto targets = [&](const Paths& some, const char* loss_on) {
+    DataSection other = d;
+    other.loss_on = loss_on;
+    return alone(some, other, m).source.at("targets");
+  };
+  BOOST_TEST(targets({files[4]}, "auto") == "1");  // both masks; labels before masks
+  BOOST_TEST(targets({files[4]}, "assistant") == "3");
+  BOOST_TEST(targets({files[4]}, "all") == "4");
+  BOOST_TEST(targets({files[0]}, "auto") == "3");  // "b", the end and a newline
+  BOOST_TEST(targets({files[1]}, "auto") == "3");
+  BOOST_TEST(targets({files[2]}, "auto") == "2");  // "8" and the end
+  BOOST_TEST(targets({files[2]}, "all") == "2");   // the first token is none
+  DataSection completion = d;
+  completion.loss_on = "completion";
+  refused({files[4]}, completion, {"line 2", "no completion_mask", "data.loss_on=completion"}, Exit::input,
+          m);
+  refused({files[0]}, completion, {"data.loss_on is completion", "chat.jsonl", "messages"}, Exit::usage, m);
+  completion.loss_on = "assistant";
+  refused({files[3]}, completion, {"data.loss_on is assistant", "text.jsonl"}, Exit::usage, m);
+  DataSection unknown = d;
+  unknown.chat = "auto";
+  refused({files[0]}, unknown, {"no chat template", "data.chat"}, Exit::input, m);
+  // Nobody answers in any row: an error before any training.
+  refused({f.write("silent.jsonl", R"({"messages": [{"role": "user", "content": "a"}]})")}, d,
+          {"silent.jsonl", "is a target", "roles"}, Exit::input, m);
+  refused({f.write("no_role.jsonl", chat + R"({"messages": [{"content": "a"}]})")}, d,
+          {"no_role.jsonl line 3", "messages[0] has no role", "data.skip_bad"}, Exit::input, m);
+  DataSection skip = d;
+  skip.skip_bad = 1;
+  BOOST_TEST(alone({f.path("no_role.jsonl")}, skip, m).source.at("skipped_rows") == "1");
+}
+
 BOOST_AUTO_TEST_CASE(a_row_of_fifty_megabytes) {
   const TempFolder f;
   std::string text = "{\"text\": \"ab\"}\n{\"text\": \"" + std::string(std::size_t{50} << 20, 'z');
@@ -284,8 +387,10 @@ void check_world() {
         const std::string word(random() % 40, static_cast<char>('a' + random() % 26));
         text += !rows ? word + "!" : random() % 12 == 0 ? "broken\n" : "{\"text\": \"" + word + "\"}\r\n";
       }
-      files.push_back(name + std::to_string(k) + (rows ? ".jsonl" : ".txt"));
-      if (world->rank() == 0) f.write(std::to_string(k) + (rows ? ".jsonl" : ".txt"), text);
+      const bool packed = random() % 3 == 0;
+      const std::string file = std::to_string(k) + (rows ? ".jsonl" : ".txt") + (packed ? ".zst" : "");
+      files.push_back(name + file);
+      if (world->rank() == 0) f.write(file, packed ? test::zstd(text) : text);
     }
     world->barrier();
     std::string want_error, got_error;
