@@ -19,10 +19,12 @@ const std::vector<Command>& commands() {
        true, run_eval},
       {"rehearse", "one rank of a larger job, really run, on one device",
        "annulus rehearse RUN.ini [--ranks N] [--rank R] [--layers N] [--warmup N] [--steps N]\n"
-       "                         [--document TOKENS] [--profile] [--section.key VALUE ...]\n"
+       "                         [--document TOKENS] [--profile] [--check N] [--section.key VALUE ...]\n"
        "Peers are pretended, weights and tokens are random; model.path needs a config.json only. Prints "
        "seconds\n"
-       "per step, memory, and with --profile where the time goes. --document cuts the row into documents.",
+       "per step, memory, and with --profile where the time goes. --document cuts the row into documents. "
+       "--check\n"
+       "computes N queries and N keys of the last layer's attention again in f64, after the timed steps.",
        true, run_rehearse},
       {"tokenize", "text to a token file, in parallel over the ranks",
        "annulus tokenize IN... OUT.h5 --model.path FOLDER [--data.KEY VALUE ...]\n"

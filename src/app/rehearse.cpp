@@ -42,6 +42,7 @@ Exit run_rehearse(Program& program) {
   options.steps = take_number(args, "--steps", options.steps, 1);
   options.warmup = take_number(args, "--warmup", options.warmup, 0);
   options.document = take_number(args, "--document", 0, 1);
+  options.check = take_number(args, "--check", 0, 1);
   options.profile = take_flag(args, "--profile");
   if (rank >= ranks) usage_error("--rank must be below --ranks");
   RunConfig run = parse_run_config(args);
@@ -59,6 +60,7 @@ Exit run_rehearse(Program& program) {
   const std::unique_ptr<Backend> backend = make_backend(program, run);
   say(program, backend->describe());
   EngineSpec spec = make_spec(model, run, grid, compute_type(run, backend->memory().place()));
+  spec.probe = options.check > 0;
   const Node& node = program.node;
   fit_memory(spec, program.world, node, *backend, false,
              [&](const std::string& text) { say(program, text); });

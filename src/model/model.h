@@ -45,6 +45,17 @@ struct RowTotals {
   double entropy = 0;
 };
 
+/// What a layer's attention worked on and made, as this rank's heads of its ring place's tokens, at the one
+/// moment at which all of it is alive.
+struct AttentionTensors {
+  const RowMap* map = nullptr;
+  std::int64_t window = 0;
+  Tensor q, kv, o, d_o;  // (Tm, h, D), (2, Tm, g, D), (Tm, h, D) twice
+  Tensor lse;            // (h, Tm)
+  Tensor dq, dkv;        // (Tm, h, D), (2, Tm, g, D)
+};
+using AttentionProbe = std::function<void(const AttentionTensors&)>;
+
 class Model {
  public:
   /// Attention and state work on the same backend and arena. `map` gives the number of local tokens (the same
@@ -55,6 +66,9 @@ class Model {
   /// One row: forward, loss, backward. Adds to the state's gradients the gradient of scale * sum of nll.
   /// The caller has begun the arena's phase. Collective over the shard and the context group.
   RowTotals train_row(const LocalRow&, double scale);
+  /// The same with one layer alone between the embedding and the loss; shows `probe` the layer's attention
+  /// once its backward is queued on the compute lane.
+  RowTotals probe_row(const LocalRow&, double scale, std::int64_t layer, const AttentionProbe& probe);
   /// Forward and loss only.
   RowTotals eval_row(const LocalRow&);
 

@@ -23,8 +23,9 @@ struct Work {
   ActivationStore& store;
   const ModelConfig& config;
   const ModelOptions& options;
-  Tensor inv_freq;           // (rotated dims / 2) f64
-  double rope_factor = 1.0;  // multiplies cos and sin
+  Tensor inv_freq;                        // (rotated dims / 2) f64
+  double rope_factor = 1.0;               // multiplies cos and sin
+  const AttentionProbe* probe = nullptr;  // of the pass under way; null: nobody looks
 
   /// A temporary in the compute type. Given back by arena.give(), or by the store that takes it over.
   Tensor take(const char* name, std::initializer_list<std::int64_t> shape,

@@ -70,6 +70,8 @@ class ShardedState {
   UnitView use(int unit);
   /// The compute lane has passed its last use.
   void drop(int unit);
+  /// Units that were gathered ahead for layers that are left out.
+  void drop_unused();
 
   /// A zeroed f32 gradient of the whole unit, to be added to on the compute lane. Where the group has one
   /// member and gradients are f32 it is the shard's own sum, and nothing is zeroed.

@@ -154,6 +154,11 @@ RowTotals Engine::micro(const LocalRow& row, double scale) {
   return model_.train_row(row, scale);
 }
 
+void Engine::probe(const LocalRow& row, double scale, const AttentionProbe& look) {
+  arena_->begin("probe");
+  model_.probe_row(row, scale, spec_.model.L - 1, look);
+}
+
 RowTotals Engine::eval(const LocalRow& row) {
   arena_->begin("eval");
   return model_.eval_row(row);

@@ -33,6 +33,7 @@ struct EngineSpec {
   ModelOptions options;
   StateOptions state;
   int per_member = 1;   // chunks per ring member, of the row map
+  bool probe = false;   // a layer's attention will be looked at (Engine::probe)
   bool frozen = false;  // weights alone: no gradients, no moments (evaluation)
 };
 
@@ -60,6 +61,8 @@ class Engine {
   void masters_filled() { optimizer_.masters_filled(); }
   /// Forward, loss and backward of one row; adds to the gradients the gradient of scale * sum of nll.
   RowTotals micro(const LocalRow&, double scale);
+  /// A micro-step through the last layer alone, whose attention is shown; for an engine whose spec says so.
+  void probe(const LocalRow&, double scale, const AttentionProbe&);
   /// Forward and loss alone.
   RowTotals eval(const LocalRow&);
   /// Ends a sum over micro-steps: the gradient is whole, its norm known (f64, each element once).
