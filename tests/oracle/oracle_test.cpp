@@ -65,10 +65,15 @@ double norm(const Gradients& g) {
 
 struct Cut {
   int context, ulysses;
+  ModelOptions levers = {.mlp_tile = 50, .loss_tile = 33, .offload_layers = 1};
 };
 
 std::string name_of(const Case& c, Cut cut) {
-  return c.name + ", context " + std::to_string(cut.context) + " with ulysses " + std::to_string(cut.ulysses);
+  const ModelOptions& o = cut.levers;
+  return c.name + ", context " + std::to_string(cut.context) + ", ulysses " + std::to_string(cut.ulysses) +
+         ", offload " + std::to_string(o.offload_layers) + ", tiles " + std::to_string(o.mlp_tile) +
+         (o.recompute ? ", recompute" : "") + (o.keep_attention ? ", keep attention" : "") +
+         (o.lean_backward ? ", lean" : "");
 }
 
 struct FirstStep {
@@ -81,12 +86,10 @@ FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data
   RigOptions options{.config = c.model};
   options.context = cut.context;
   options.ulysses = cut.ulysses;
+  options.model = cut.levers;
   options.model.compute = compute;
   options.per_member = c.run.data.packing == "bfd" ? 4 : 1;
   options.model.sequence = c.run.data.sequence;
-  options.model.mlp_tile = 50;
-  options.model.loss_tile = 33;
-  options.model.offload_layers = 1;
   const auto source = open_weights(c.run.model.path);
   options.weights = [&](const Parameter& p, std::int64_t from, const Tensor& to) {
     source->read(p.name, from, to.size(), to);
@@ -146,6 +149,25 @@ void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, Cut
 
 using Check = void(Backend&, Comm&, const Case&, Dataset&, Cut);
 
+/// Under every combination of the levers that trade time for memory.
+void check_levers(Backend& backend, Comm& world, const Case& c, Dataset& data, Cut cut) {
+  if (c.name != "packed" && c.name != "window") return;
+  for (const std::int64_t layers : {std::int64_t{0}, c.model.L})
+    for (const std::int64_t tile : {0, 29})
+      for (const bool recompute : {true, false})
+        for (const bool keep : {true, false})
+          for (const bool lean : {true, false}) {
+            if (!recompute && !keep) continue;
+            cut.levers = {.keep_attention = keep,
+                          .recompute = recompute,
+                          .mlp_tile = tile,
+                          .loss_tile = tile,
+                          .offload_layers = layers,
+                          .lean_backward = lean};
+            check_first_step(backend, world, c, data, cut);
+          }
+}
+
 void check_all(Check* check = check_first_step) {
   Backend* const backend = &tested();
   const auto world = session().world(backend->queue());
@@ -168,6 +190,14 @@ BOOST_AUTO_TEST_SUITE(oracle)
 
 BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers, *boost::unit_test::label("ranks1")) {
   check_all();
+}
+BOOST_AUTO_TEST_CASE(first_steps_under_every_lever,
+                     *boost::unit_test::label("ranks1") * boost::unit_test::label("slow")) {
+  check_all(check_levers);
+}
+BOOST_AUTO_TEST_CASE(first_steps_under_every_lever_4,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  check_all(check_levers);
 }
 BOOST_AUTO_TEST_CASE(bf16_errs_no_more_than_transformers_own, *boost::unit_test::label("ranks1")) {
   check_all(check_bf16);

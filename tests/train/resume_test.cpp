@@ -95,6 +95,21 @@ void check_resume(Runs& runs, const Way& before, const Way& after, std::int64_t 
   });
 }
 
+/// Every combination of the levers that trade time for memory, but the contradictory ones.
+std::vector<std::vector<std::string>> all_levers() {
+  std::vector<std::vector<std::string>> all;
+  for (const char* offload : {"none", "all"})
+    for (const char* recompute : {"layer", "none"})
+      for (const char* keep : {"true", "false"})
+        for (const char* tile : {"0", "13"}) {
+          if (std::string(recompute) == "none" && std::string(keep) == "false") continue;
+          all.push_back({"--memory.offload", offload, "--memory.recompute", recompute,
+                         "--memory.keep_attention", keep, "--memory.mlp_tile", tile, "--memory.loss_tile",
+                         tile, "--optimizer.offload", all.size() % 3 == 0 ? "true" : "false"});
+        }
+  return all;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(train)
@@ -144,6 +159,23 @@ BOOST_AUTO_TEST_CASE(a_save_beside_the_training_holds_its_own_step,
     const std::string file = "/checkpoints/step-00000" + std::to_string(step) + ".h5";
     const Gradients behind = read_all(runs.dir("true") + file), now = read_all(runs.dir("false") + file);
     BOOST_TEST((behind == now), "step " << step << " is not the same to the bit");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_run_goes_on_under_any_levers,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  CpuQueue queue;
+  const auto world = session().world(queue);
+  Runs runs(*world);
+  const auto self = world->split(world->rank());
+  const Life one = live(*self, runs.config("straight-1-" + std::to_string(world->rank()), 1));
+  const auto levers = all_levers();
+  BOOST_TEST(levers.size() == 12u);
+  for (std::size_t i = 0; i < levers.size(); ++i) {
+    std::vector<std::string> before = levers[i];
+    before.insert(before.end(), {"--parallel.ulysses", "2"});
+    check_resume(runs, {4, 4, before}, {2, 2, levers[(i + 5) % levers.size()]}, 3, "straight-1-0", one,
+                 false);
   }
 }
 
