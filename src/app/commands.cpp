@@ -45,7 +45,7 @@ const std::vector<Command>& commands() {
        "annulus rehearse RUN.ini [--ranks N] [--rank R] [--layers N] [--warmup N] [--steps N]\n"
        "                         [--document TOKENS] [--bandwidth GB/s] [--network GB/s] [--ranks-per-node "
        "N]\n"
-       "                         [--profile] [--section.key VALUE ...]\n"
+       "                         [--profile] [--check N] [--section.key VALUE ...]\n"
        "Peers are pretended, weights and tokens are random; model.path needs a config.json only. Prints "
        "seconds\n"
        "per step, memory, and with --profile where the time goes. --document cuts the row into documents. "
@@ -53,7 +53,8 @@ const std::vector<Command>& commands() {
        "--bandwidth transfers take as long as over links of that rate (--network: between nodes of "
        "--ranks-per-node), and\n"
        "the profile says how long the computation waited for them; without it they take as long as their "
-       "copies.",
+       "copies. --check\n"
+       "computes N queries and N keys of the last layer's attention again in f64, after the timed steps.",
        true, run_rehearse},
       {"tokenize", "text to a token file, in parallel over the ranks",
        "annulus tokenize IN... OUT.h5 --model.path FOLDER [--data.KEY VALUE ...]\n"

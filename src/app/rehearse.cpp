@@ -17,6 +17,7 @@ Exit run_rehearse(Program& program) {
   options.steps = take_number(args, "--steps", options.steps, 1);
   options.warmup = take_number(args, "--warmup", options.warmup, 0);
   options.document = take_number(args, "--document", 0, 1);
+  options.check = take_number(args, "--check", 0, 1);
   options.profile = take_flag(args, "--profile");
   PlanOptions pretended{.ranks = ranks, .rank = rank};
   pretended.bandwidth_gbs = take_real(args, "--bandwidth");
@@ -41,6 +42,7 @@ Exit run_rehearse(Program& program) {
   const std::unique_ptr<Backend> backend = make_backend(program, run);
   say(program, backend->describe());
   EngineSpec spec = make_spec(model, run, grid, compute_type(run, backend->memory().place()));
+  spec.probe = options.check > 0;
   // Full nodes of the pretended job; the memory of this host is the one rank's alone.
   constexpr int kAlone = 1, kRanksPerNode = 8;
   Node node = pretended_node(rank, ranks, per_node > 0 ? static_cast<int>(per_node) : kRanksPerNode);

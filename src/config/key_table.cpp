@@ -242,8 +242,8 @@ std::vector<Key> key_table() {
       {"memory",
        "attention_groups",
        [](C& c) -> Slot { return &c.memory.attention_groups; },
-       "groups of key/value heads that attention runs one after another",
-       {.least = 1, .most = 4096}},
+       "groups of key/value heads that attention runs one after another; 0: as many as long rows need",
+       {.least = 0, .most = 4096}},
 
       {"lora",
        "rank",

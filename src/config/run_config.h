@@ -67,7 +67,7 @@ struct MemorySection {
   double limit = 0;                     // GB that auto may use; 0: what the device has
   std::int64_t mlp_tile = 0;            // tokens; 0: chosen
   std::int64_t loss_tile = 0;           // tokens; 0: chosen
-  std::int64_t attention_groups = 1;
+  std::int64_t attention_groups = 0;    // 0: settled by the row's length
 };
 
 struct LoraSection {

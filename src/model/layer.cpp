@@ -290,6 +290,16 @@ void Layer::attention_backward(const RowInputs& row, const LayerView& w, const L
   const Tensor dq = work_.arena.take(Region::workspace, "dq", ring.grad_dtype(), {tokens, share.H, c.D});
   const Tensor dkv = work_.arena.take(Region::workspace, "dkv", ring.grad_dtype(), {2, tokens, share.G, c.D});
   ring.backward(*row.map, window(), row.first_for(window()), r.q, r.kv, a, da, o.lse, dq, dkv);
+  if (work_.probe != nullptr)
+    (*work_.probe)({.map = row.map,
+                    .window = window(),
+                    .q = r.q,
+                    .kv = r.kv,
+                    .o = a,
+                    .d_o = da,
+                    .lse = o.lse,
+                    .dq = dq,
+                    .dkv = dkv});
   work_.give(da);
   work_.give(r.kv);
   work_.give(r.q);

@@ -1,6 +1,7 @@
 #include "model/model.h"
 #include <algorithm>
 #include <optional>
+#include <span>
 #include "model/head.h"
 #include "model/layer.h"
 #include "model/row_loader.h"
@@ -58,7 +59,9 @@ struct Model::Body {
     if (options.at_layer) options.at_layer();
   }
 
-  RowTotals run(const LocalRow&, double scale, double aux_scale, bool training);
+  /// Through the layers [first, last).
+  RowTotals run(const LocalRow&, double scale, double aux_scale, bool training, std::int64_t first,
+                std::int64_t last);
 
   ModelConfig config;
   ModelOptions options;
@@ -73,14 +76,16 @@ struct Model::Body {
   std::vector<Layer> layers;
 };
 
-RowTotals Model::Body::run(const LocalRow& local, double scale, double aux_scale, bool training) {
+RowTotals Model::Body::run(const LocalRow& local, double scale, double aux_scale, bool training,
+                           std::int64_t first, std::int64_t last) {
   need(options.sequence == 0 || local.map.shape().sequence == options.sequence,
        "model: the row is not of the run's sequence length");
   const RowInputs row = loader.load(work.arena, local, grid, training && work.state.trains(kEmbedUnit));
   RowTotals result;
   if (training && router) router->begin();
   Tensor x = embed_forward(work, row);
-  for (Layer& layer : layers) {
+  const std::span<Layer> passed(layers.data() + first, static_cast<std::size_t>(last - first));
+  for (Layer& layer : passed) {
     edge();
     x = layer.forward(row, x, training);
   }
@@ -99,7 +104,7 @@ RowTotals Model::Body::run(const LocalRow& local, double scale, double aux_scale
   if (training) {
     const std::int64_t used = local.map.shape().used;
     if (router) result.router = router->finish(used, aux_scale * static_cast<double>(used));
-    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    for (auto layer = passed.rbegin(); layer != passed.rend(); ++layer) {
       edge();
       layer->backward(row, dx);
     }
@@ -109,6 +114,7 @@ RowTotals Model::Body::run(const LocalRow& local, double scale, double aux_scale
     work.give(dx);
     work.state.release_reduced();
   }
+  work.state.drop_unused();
   loader.give(work.arena, row);
 
   work.queue.sync(summed);
@@ -128,11 +134,19 @@ Model::Model(Backend& backend, Arena& arena, const ModelConfig& config, ModelOpt
 Model::~Model() = default;
 
 RowTotals Model::train_row(const LocalRow& row, double scale, double aux_scale) {
-  return body_->run(row, scale, aux_scale, true);
+  return body_->run(row, scale, aux_scale, true, 0, body_->config.L);
 }
 
 RowTotals Model::eval_row(const LocalRow& row) {
-  return body_->run(row, 0.0, 0.0, false);
+  return body_->run(row, 0.0, 0.0, false, 0, body_->config.L);
+}
+
+RowTotals Model::probe_row(const LocalRow& row, double scale, std::int64_t layer,
+                           const AttentionProbe& probe) {
+  body_->work.probe = &probe;
+  const RowTotals totals = body_->run(row, scale, 0.0, true, layer, layer + 1);
+  body_->work.probe = nullptr;
+  return totals;
 }
 
 std::span<const float> Model::nll() const {
@@ -141,6 +155,7 @@ std::span<const float> Model::nll() const {
 }
 
 void Model::abandon() {
+  body_->work.probe = nullptr;
   body_->store.abandon();
   body_->work.state.abandon();
   body_->work.arena.abandon();

@@ -67,6 +67,17 @@ struct ModelGroups {
   Comm *context = nullptr, *expert = nullptr;
 };
 
+/// What a layer's attention worked on and made, as this rank's heads of its ring place's tokens, at the one
+/// moment at which all of it is alive.
+struct AttentionTensors {
+  const RowMap* map = nullptr;
+  std::int64_t window = 0;
+  Tensor q, kv, o, d_o;  // (Tm, h, D), (2, Tm, g, D), (Tm, h, D) twice
+  Tensor lse;            // (h, Tm)
+  Tensor dq, dkv;        // (Tm, h, D), (2, Tm, g, D)
+};
+using AttentionProbe = std::function<void(const AttentionTensors&)>;
+
 class Model {
  public:
   /// Attention and state work on the same backend and arena. `map` gives the number of local tokens (the same
@@ -79,6 +90,9 @@ class Model {
   /// aux_scale * (tokens of the whole row) * its auxiliary loss. The caller has begun the arena's phase.
   /// Collective over all groups.
   RowTotals train_row(const LocalRow&, double scale, double aux_scale = 0);
+  /// The same with one layer alone between the embedding and the loss; shows `probe` the layer's attention
+  /// once its backward is queued on the compute lane.
+  RowTotals probe_row(const LocalRow&, double scale, std::int64_t layer, const AttentionProbe& probe);
   /// Forward and loss only.
   RowTotals eval_row(const LocalRow&);
   /// Of each local token of the row that was run last, 0 where it has no target. Until the next row.

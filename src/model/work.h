@@ -29,6 +29,7 @@ struct Work {
   double rope_factor = 1.0;        // multiplies cos and sin
   ExpertGroup* experts = nullptr;  // null: no layer has experts
   RouterStatistics* router = nullptr;
+  const AttentionProbe* probe = nullptr;  // of the pass under way; null: nobody looks
 
   /// A temporary in the compute type. Given back by arena.give(), or by the store that takes it over.
   Tensor take(const char* name, std::initializer_list<std::int64_t> shape,

@@ -146,6 +146,14 @@ void ShardedState::drop(int unit) {
   if (gathers(unit)) arena_.give(g.flat, Lane::compute);
 }
 
+void ShardedState::drop_unused() {
+  for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+    if (!gathered_[static_cast<std::size_t>(unit)].live) continue;
+    use(unit);
+    drop(unit);
+  }
+}
+
 UnitView ShardedState::open_gradient(int unit) {
   const Unit& u = held_[static_cast<std::size_t>(unit)];
   Open& g = gradients_[static_cast<std::size_t>(unit)];

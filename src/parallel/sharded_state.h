@@ -80,6 +80,8 @@ class ShardedState {
   UnitView use(int unit);
   /// The compute lane has passed its last use.
   void drop(int unit);
+  /// Units that were gathered ahead for layers that are left out.
+  void drop_unused();
 
   bool trains(int unit) const { return static_cast<bool>(states_[static_cast<std::size_t>(unit)].grad); }
 

@@ -62,6 +62,17 @@ std::int64_t tile(std::int64_t asked, std::int64_t elements, std::int64_t column
   return std::max(least, elements / std::max<std::int64_t>(1, columns) / 128 * 128);
 }
 
+/// In a ring every temporary of the attention's backward is of one group of heads: as few groups as keep its
+/// f32 dQ, which the others follow, within a gibibyte. A call of so many tokens still fills a device.
+std::int64_t groups_for(std::int64_t tokens, const HeadShare& share, std::int64_t D, const Grid& grid) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  std::int64_t groups = 1;
+  while (grid.ring > 1 && groups < share.G &&
+         (share.G % groups != 0 || tokens * share.H * D * bytes_of(DType::f32) / groups > kMost))
+    ++groups;
+  return groups;
+}
+
 }  // namespace
 
 EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid& grid, DType compute) {
@@ -70,10 +81,10 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
                 ", which does not divide the model's " + std::to_string(model.H) +
                 " query heads; give one of their divisors");
   const std::int64_t groups = run.memory.attention_groups;
-  const std::int64_t key_heads = share_heads(model.H, model.G, grid.ulysses).G;
-  if (key_heads % groups != 0)
+  const HeadShare share = share_heads(model.H, model.G, grid.ulysses);
+  if (groups > 0 && share.G % groups != 0)
     usage_error("memory.attention_groups is " + std::to_string(groups) + ", which does not divide the " +
-                std::to_string(key_heads) + " key/value heads of a rank; give one of their divisors");
+                std::to_string(share.G) + " key/value heads of a rank; give one of their divisors");
   check_experts(model, grid);
   EngineSpec s{.model = model, .run = run, .grid = grid, .options = {}, .state = {}};
   s.options.compute = compute;
@@ -93,7 +104,7 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   const double own = run.lora.rank > 0 ? 0.0 : model.aux_coefficient;
   s.aux_coefficient = run.moe.aux_coefficient < 0 ? own : run.moe.aux_coefficient;
   if (model.E == 0) s.aux_coefficient = 0;
-  s.options.lean_backward = grid.ring > 1;
+  s.options.lean_backward = grid.context() > 1;
   s.options.sequence = run.data.sequence;
   s.state.compute = compute;
   s.state.state = run.optimizer.state == "bf16" ? DType::bf16 : DType::f32;
@@ -101,6 +112,10 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   s.state.offload = run.optimizer.offload;
   // Rows of one document balance by the zigzag; packed rows are dealt by work.
   s.per_member = run.data.packing == "bfd" || run.data.packing == "bfd_split" ? 4 : 1;
+  if (groups == 0) {
+    const std::int64_t tokens = RowMap::padded(run.data.sequence, grid.ring, grid.ulysses, s.per_member);
+    s.run.memory.attention_groups = groups_for(tokens / grid.ring, share, model.D, grid);
+  }
   return s;
 }
 
@@ -201,6 +216,11 @@ void Engine::abandon() {
 RowTotals Engine::micro(const LocalRow& row, double scale, double aux_scale) {
   arena_->begin("micro");
   return model_.train_row(row, scale, aux_scale);
+}
+
+void Engine::probe(const LocalRow& row, double scale, const AttentionProbe& look) {
+  arena_->begin("probe");
+  model_.probe_row(row, scale, spec_.model.L - 1, look);
 }
 
 RowTotals Engine::eval(const LocalRow& row) {

@@ -35,6 +35,7 @@ struct EngineSpec {
   int per_member = 1;          // chunks per ring member, of the row map
   bool frozen = false;         // weights alone: no gradients, no moments (evaluation)
   double aux_coefficient = 0;  // of the load balancing loss
+  bool probe = false;          // a layer's attention will be looked at (Engine::probe)
 };
 
 /// The grid that the configuration asks for.
@@ -73,6 +74,8 @@ class Engine {
   void masters_filled() { optimizer_.masters_filled(); }
   /// Forward, loss and backward of one row; see Model::train_row.
   RowTotals micro(const LocalRow&, double scale, double aux_scale = 0);
+  /// A micro-step through the last layer alone, whose attention is shown; for an engine whose spec says so.
+  void probe(const LocalRow&, double scale, const AttentionProbe&);
   /// Forward and loss alone.
   RowTotals eval(const LocalRow&);
   /// Of each local token of the row that ran last, 0 where it has no target. Until the next row.

@@ -59,6 +59,7 @@ Layout plan_memory(const EngineSpec& spec, const Node& node, Place place, const 
     engine.masters_filled();
     engine.micro(row, 1.0);
     engine.update(0.0, 1);
+    if (spec.probe) engine.probe(row, 1.0, [](const AttentionTensors&) {});
   }
   if (with_eval) engine.eval(row);
   return engine.arena().layout();
@@ -205,6 +206,8 @@ void fit_memory(EngineSpec& spec, Comm& world, const Node& node, Backend& backen
       usage_error(
           "memory.limit is of a GPU's memory, and this run is on a CPU; leave it out, or set "
           "device.kind=cuda");
+    // Nothing is gained, but a run does as it is told.
+    if (spec.run.memory.offload == "all") spec.options.offload_layers = spec.model.L;
     return;
   }
   const std::int64_t L = spec.model.L;

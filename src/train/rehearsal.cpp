@@ -138,6 +138,11 @@ RehearsalReport rehearse(Backend& real, const EngineSpec& spec, const Node& node
   report.peak_bytes = engine.arena().peak_bytes();
   report.device_used_bytes = backend.device_used_bytes();
   report.pinned_bytes = engine.host_bytes();
+  if (options.check > 0)
+    engine.probe(row, 1.0 / targets, [&](const AttentionTensors& tensors) {
+      report.check = spot_check(backend, tensors, spec.grid.ring_index,
+                                1.0 / std::sqrt(static_cast<double>(spec.model.D)), options.check);
+    });
   return report;
 }
 
@@ -155,6 +160,7 @@ std::string describe(const RehearsalReport& r, const EngineSpec& spec, double pe
   if (spec.grid.world == 1) text += line(", gradient norm %.4g", r.grad_norm);  // pretended sums have no norm
   text += "; steps:";
   for (double s : r.seconds) text += line(" %.3f", s);
+  if (r.check) text += "\n" + describe(*r.check);
   if (r.profile.empty()) return text;
   double known = 0;
   std::vector<std::pair<std::string, OpTime>> sorted(r.profile.begin(), r.profile.end());

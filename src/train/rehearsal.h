@@ -2,10 +2,12 @@
 // memory and lanes are those of the real run, its weights and tokens are random.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 #include "ops/profiled.h"
 #include "train/engine.h"
+#include "train/spot_check.h"
 
 namespace annulus {
 
@@ -15,6 +17,7 @@ struct RehearsalOptions {
   std::int64_t document = 0;  // tokens of each document of the row; 0: one document
   bool profile = false;       // every operation stamped, and what the computation waits for
   Links links;                // transfers take as long as over these; rates of 0: as long as their copies
+  std::int64_t check = 0;     // queries and keys to compute again in f64, once the steps are timed
 };
 
 struct RehearsalReport {
@@ -28,11 +31,12 @@ struct RehearsalReport {
   std::int64_t pinned_bytes = 0;
   double profiled_seconds = 0;
   std::map<std::string, OpTime> profile;
+  std::optional<SpotCheck> check;
   double median() const;
 };
 
-/// `node`: where the rank would stand in the pretended job. Environment error when the job does not fit the
-/// device; error when the loss is not finite.
+/// `node`: where the rank would stand in the pretended job. `spec.probe` is set when the options ask for a
+/// check. Environment error when the job does not fit the device; error when the loss is not finite.
 RehearsalReport rehearse(Backend&, const EngineSpec&, const Node&, const RehearsalOptions&);
 
 /// The report as lines for a person: s/step, tokens/s, MFU, GB, and where the time goes.

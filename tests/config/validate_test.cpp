@@ -78,7 +78,7 @@ const Bad kBad[] = {
     {"memory.keep_attention", "auto, true or false", [](RunConfig& c) { c.memory.keep_attention = "yes"; }},
     {"memory.keep_attention", "memory.recompute=none",
      [](RunConfig& c) { c.memory.keep_attention = "false", c.memory.recompute = "none"; }},
-    {"memory.attention_groups", "from 1", [](RunConfig& c) { c.memory.attention_groups = 0; }},
+    {"memory.attention_groups", "from 0", [](RunConfig& c) { c.memory.attention_groups = -1; }},
     {"memory.offload", "host memory", [](RunConfig& c) { c.memory.offload = "all", c.device.kind = "cpu"; }},
     {"device.precision", "f32 or auto",
      [](RunConfig& c) { c.device.precision = "bf16", c.device.kind = "cpu"; }},

@@ -67,14 +67,18 @@ double norm(const Gradients& g) {
   return std::sqrt(sum);
 }
 
-/// How ranks share a step.
+/// How ranks share a step, and what they trade time for memory with.
 struct Shares {
   int context = 1, ulysses = 1, expert = 1;
+  ModelOptions levers = {.mlp_tile = 50, .loss_tile = 33, .expert_tile = 17, .offload_layers = 1};
 };
 
-std::string name_of(const Case& c, Shares s) {
+std::string name_of(const Case& c, const Shares& s) {
+  const ModelOptions& o = s.levers;
   return c.name + ", context " + std::to_string(s.context) + ", ulysses " + std::to_string(s.ulysses) +
-         ", expert " + std::to_string(s.expert);
+         ", expert " + std::to_string(s.expert) + ", offload " + std::to_string(o.offload_layers) +
+         ", tiles " + std::to_string(o.mlp_tile) + (o.recompute ? ", recompute" : "") +
+         (o.keep_attention ? ", keep attention" : "") + (o.lean_backward ? ", lean" : "");
 }
 
 struct FirstStep {
@@ -83,19 +87,16 @@ struct FirstStep {
   Gradients gradients;
 };
 
-FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, Shares shares,
+FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, const Shares& shares,
                      DType compute) {
   RigOptions options{.config = c.model};
   options.context = shares.context;
   options.ulysses = shares.ulysses;
   options.expert = shares.expert;
+  options.model = shares.levers;
   options.model.compute = compute;
   options.per_member = c.run.data.packing == "bfd" ? 4 : 1;
   options.model.sequence = c.run.data.sequence;
-  options.model.mlp_tile = 50;
-  options.model.loss_tile = 33;
-  options.model.expert_tile = 17;
-  options.model.offload_layers = 1;
   const auto source = open_weights(c.run.model.path);
   std::unique_ptr<WeightSource> adapters;
   if (const std::string path = c.folder + "/adapter"; is_adapter_folder(path)) {
@@ -130,7 +131,7 @@ FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data
   return step;
 }
 
-void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, Shares shares) {
+void check_first_step(Backend& backend, Comm& world, const Case& c, Dataset& data, const Shares& shares) {
   const auto [loss, aux, targets, gradients] = first_step(backend, world, c, data, shares, DType::f32);
   BOOST_TEST_INFO(name_of(c, shares) << " of " << world.size() << " ranks");
   BOOST_TEST(std::abs(aux - c.aux_loss) <= 1e-5 * c.aux_loss, c.name << ": auxiliary loss " << aux);
@@ -151,7 +152,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 /// In bf16 a leaf may err 1.5 times as much as transformers' own bf16 does, both against f32.
-void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, Shares shares) {
+void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, const Shares& shares) {
   const Gradients theirs = read_gradients(c.folder + "/grads_bf16.safetensors");
   const FirstStep step = first_step(backend, world, c, data, shares, DType::bf16);
   BOOST_TEST(std::abs(step.loss - c.loss) <= 5e-3 * c.loss, c.name << ": loss " << step.loss);
@@ -166,7 +167,30 @@ void check_bf16(Backend& backend, Comm& world, const Case& c, Dataset& data, Sha
                      << " in bf16: worst leaf errs " << worst << " times as much as transformers' own");
 }
 
-using Check = void(Backend&, Comm&, const Case&, Dataset&, Shares);
+using Check = void(Backend&, Comm&, const Case&, Dataset&, const Shares&);
+
+/// Under every combination of the levers that trade time for memory, on as large a ring as there are ranks
+/// that share heads.
+void check_levers(Backend& backend, Comm& world, const Case& c, Dataset& data, const Shares& at) {
+  Shares cut = at;
+  if (cut.context != world.size() || cut.ulysses * cut.ulysses != cut.context || cut.expert != cut.ulysses)
+    return;
+  for (const std::int64_t layers : {std::int64_t{0}, c.model.L})
+    for (const std::int64_t tile : {0, 29})
+      for (const bool recompute : {true, false})
+        for (const bool keep : {true, false})
+          for (const bool lean : {true, false}) {
+            if (!recompute && !keep) continue;
+            cut.levers = {.keep_attention = keep,
+                          .recompute = recompute,
+                          .mlp_tile = tile,
+                          .loss_tile = tile,
+                          .expert_tile = tile,
+                          .offload_layers = layers,
+                          .lean_backward = lean};
+            check_first_step(backend, world, c, data, cut);
+          }
+}
 
 const std::vector<const char*> kDense{"qwen3",  "qwen3_tied_yarn", "llama3",   "packed",    "llama_tied",
                                       "window", "lora_qv",         "lora_all", "lora_bias", "lora_packed"};
@@ -197,6 +221,14 @@ BOOST_AUTO_TEST_SUITE(oracle)
 
 BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers, *boost::unit_test::label("ranks1")) {
   check_all(kDense, check_first_step);
+}
+BOOST_AUTO_TEST_CASE(first_steps_under_every_lever,
+                     *boost::unit_test::label("ranks1") * boost::unit_test::label("slow")) {
+  check_all({"packed", "window", "moe_packed"}, check_levers);
+}
+BOOST_AUTO_TEST_CASE(first_steps_under_every_lever_4,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  check_all({"packed", "window", "moe_packed"}, check_levers);
 }
 BOOST_AUTO_TEST_CASE(bf16_errs_no_more_than_transformers_own, *boost::unit_test::label("ranks1")) {
   check_all(kDense, check_bf16);

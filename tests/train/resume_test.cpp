@@ -98,6 +98,21 @@ void check_resume(Runs& runs, const Way& before, const Way& after, std::int64_t 
   });
 }
 
+/// Every combination of the levers that trade time for memory, but the contradictory ones.
+std::vector<std::vector<std::string>> all_levers() {
+  std::vector<std::vector<std::string>> all;
+  for (const char* offload : {"none", "all"})
+    for (const char* recompute : {"layer", "none"})
+      for (const char* keep : {"true", "false"})
+        for (const char* tile : {"0", "13"}) {
+          if (std::string(recompute) == "none" && std::string(keep) == "false") continue;
+          all.push_back({"--memory.offload", offload, "--memory.recompute", recompute,
+                         "--memory.keep_attention", keep, "--memory.mlp_tile", tile, "--memory.loss_tile",
+                         tile, "--optimizer.offload", all.size() % 3 == 0 ? "true" : "false"});
+        }
+  return all;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(train)
@@ -170,6 +185,23 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_of_experts_is_the_same_run_however_they_are_s
   check_resume(runs, {2, 2, by2}, {1, 1}, 3, straight, one, false);
   check_resume(runs, {1, 1}, {4, 4, by4}, 5, straight, one, false);
   check_resume(runs, {3, 3}, {4, 1, by2}, 2, straight, one, false);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_goes_on_under_any_levers,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  CpuQueue queue;
+  const auto world = session().world(queue);
+  Runs runs(*world);
+  const auto self = world->split(world->rank());
+  const Life one = live(*self, runs.config("straight-1-" + std::to_string(world->rank()), 1));
+  const auto levers = all_levers();
+  BOOST_TEST(levers.size() == 12u);
+  for (std::size_t i = 0; i < levers.size(); ++i) {
+    std::vector<std::string> before = levers[i];
+    before.insert(before.end(), {"--parallel.ulysses", "2"});
+    check_resume(runs, {4, 4, before}, {2, 2, levers[(i + 5) % levers.size()]}, 3, "straight-1-0", one,
+                 false);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_may_not_change_is_refused_by_name, *boost::unit_test::label("slow")) {

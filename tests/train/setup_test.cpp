@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 #include "ops/cpu/queue.h"
+#include "support/data.h"
 #include "support/refusal.h"
 #include "train/memory_plan.h"
 #include "train/trained.h"
@@ -114,6 +115,33 @@ BOOST_AUTO_TEST_CASE(experts_are_counted_in_the_plan, *boost::unit_test::label("
   run.parallel.expert = 1;
   BOOST_TEST(largest(plan(run), "gathered unit") == 2 * 128 * 3 * 2048 * 768);
   BOOST_TEST(largest(shared, "gathered unit") == 2 * 151936 * 2048);
+}
+
+BOOST_AUTO_TEST_CASE(long_rows_run_attention_in_groups) {
+  const auto spec_for = [](std::int64_t tokens, int ranks, int ulysses, std::int64_t groups) {
+    RunConfig run = parse_run_config({"--model.path", test_data("bench/models/qwen3-8b"), "--model.init",
+                                      "random", "--data.packing", "wrapped"});
+    run.data.sequence = tokens;
+    run.memory.attention_groups = groups;
+    return make_spec(model_config_of(run), run, make_grid(0, ranks, ranks, ulysses), DType::bf16);
+  };
+  const auto settled = [&](std::int64_t tokens, int ranks, int ulysses) {
+    return spec_for(tokens, ranks, ulysses, 0).run.memory.attention_groups;
+  };
+  BOOST_TEST(settled(131'072, 1, 1) == 1);
+  BOOST_TEST(settled(524'288, 8, 1) == 1);
+  BOOST_TEST(settled(1'048'576, 8, 1) == 2);
+  BOOST_TEST(settled(1'048'576, 8, 2) == 2);  // half the heads of twice the tokens
+  BOOST_TEST(settled(1'048'576, 8, 4) == 2);
+  BOOST_TEST(settled(4'194'304, 8, 1) == 8);
+  // At a million tokens on 8 ranks what travels and what is summed shrinks by more than a gigabyte.
+  const auto bytes = [&](std::int64_t groups) {
+    return plan_memory(spec_for(1'048'576, 8, 1, groups), kNode, Place::device, nullptr, false).total_bytes();
+  };
+  BOOST_TEST(bytes(1) - bytes(0) > 1'000'000'000);
+  check_refused(Exit::usage, {"memory.attention_groups is 3", "8 key/value heads"},
+                [&] { spec_for(1000, 1, 1, 3); });
+  check_refused(Exit::usage, {"parallel.ulysses is 6", "32 query heads"}, [&] { spec_for(1000, 6, 6, 0); });
 }
 
 BOOST_AUTO_TEST_CASE(a_job_that_cannot_fit_names_figures_and_lever) {
