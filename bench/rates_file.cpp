@@ -53,7 +53,7 @@ void RatesFile::write(const std::string& path, const std::string& command, const
     usage_error("--rates needs every operation; leave --only out");
   const std::string device = backend_.describe();
   const double used = static_cast<double>(backend_.device_used_bytes()) * kGiga,
-               scratch = backend_scratch(backend_, sizes);
+               scratch = backward_scratch(backend_, sizes);
   std::string text =
       "# What `annulus plan` knows of a machine. Lines: `key value`, or `key size value`.\n# " +
       program_version() + ": " + command + "\n# " + device + "\n";
