@@ -53,7 +53,7 @@ void RatesFile::write(const std::string& path, const std::string& command, const
     usage_error("--rates needs every operation; leave --only out");
   const std::string device = backend_.describe();
   const double used = static_cast<double>(backend_.device_used_bytes()) * kGiga,
-               scratch = backend_scratch(backend_, sizes);
+               scratch = backward_scratch(backend_, sizes);
   std::string text =
       "# What `annulus plan` knows of a machine. Lines: `key value`, or `key size value`.\n# " +
       program_version() + ": " + command + "\n# " + device + "\n";
@@ -61,16 +61,16 @@ void RatesFile::write(const std::string& path, const std::string& command, const
   text += line("peak_tflops %.0f   # the data sheet\n", backend_.peak_flops() * kTera);
   text += line("device_gb %.2f\nstart_gb %.2f\nlater_gb %.2f\n\n", total_gb_, start_gb_,
                std::max(0.0, used - start_gb_));
-  text += line("copy_gbs %.0f\npinned_gbs %.1f\npinned_both_gbs %.1f\n\n", limits.copy.rate() * kGiga,
+  text += line("copy_gbs %.4g\npinned_gbs %.4g\npinned_both_gbs %.4g\n\n", limits.copy.rate() * kGiga,
                std::min(limits.to_device.rate(), limits.to_host.rate()) * kGiga, limits.both.rate() * kGiga);
   text += kNotMeasured;
-  text += line("tflops.matmul %.1f\ntflops.matmul_into_f32 %.1f\n", matmul_.amount / matmul_.seconds * kTera,
+  text += line("tflops.matmul %.4g\ntflops.matmul_into_f32 %.4g\n", matmul_.amount / matmul_.seconds * kTera,
                into_f32_.amount / into_f32_.seconds * kTera);
-  for (const Line& l : attention_) text += line("%s %.0f %.1f\n", l.key.c_str(), l.size, l.rate * kTera);
+  for (const Line& l : attention_) text += line("%s %.0f %.4g\n", l.key.c_str(), l.size, l.rate * kTera);
   text +=
       line("\nscratch.attention_bwd.q %.3f\nscratch.attention_bwd.k %.3f\nscratch.attention_bwd.row 0\n\n",
            scratch, scratch);
-  for (const Line& l : memory_) text += line("%s %.3f\n", l.key.c_str(), l.rate / limits.copy.rate());
+  for (const Line& l : memory_) text += line("%s %.4g\n", l.key.c_str(), l.rate / limits.copy.rate());
 
   std::FILE* file = std::fopen(path.c_str(), "w");
   const bool whole = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();

@@ -139,9 +139,13 @@ std::string plan_text(const Plan& p, const PlanDevice& d, const std::string& rat
   if (timed) {
     const double t = p.forecast.seconds(), tokens = static_cast<double>(p.forecast.tokens);
     text += lane_table(p);
-    text += line("\nstep %.3f s, %.0f tokens/s, %.0f tokens/s a rank, %.1f model TFLOP/s a rank, MFU %.1f %%",
-                 t, tokens / t, tokens / t / p.spec.grid.world,
-                 p.forecast.flops / t / p.spec.grid.world / kTera, 100 * mfu(p, d));
+    text +=
+        line("\nstep %.3f s, %.0f tokens/s, %.0f tokens/s a rank, %.1f model TFLOP/s a rank", t, tokens / t,
+             tokens / t / p.spec.grid.world, p.forecast.flops / t / p.spec.grid.world / kTera);
+    if (d.rates->number("peak_tflops") > 0) {
+      text.pop_back();
+      text += line(", MFU %.1f %%", 100 * mfu(p, d));
+    }
     if (!d.rates->unknown().empty()) {
       text += "not in the rates file, taken at the rate of a copy or a matmul:";
       for (const std::string& name : d.rates->unknown()) text += " " + name;
@@ -177,7 +181,7 @@ std::string plan_json(const Plan& p, const PlanDevice& d) {
     j["device"] = d.rates->device();
     j["step_seconds"] = f.seconds();
     j["tokens_per_second"] = static_cast<double>(f.tokens) / f.seconds();
-    j["mfu"] = mfu(p, d);
+    if (d.rates->number("peak_tflops") > 0) j["mfu"] = mfu(p, d);
     for (int l = 0; l < kLanes; ++l)
       j["exposed_seconds"][l == 0 ? "calls from the host" : lane_name(static_cast<Lane>(l))] =
           f.waited_for(static_cast<Lane>(l));

@@ -9,7 +9,7 @@ grep -q 'pinned host memory' "$work/out" || bad "no pinned memory in the tables"
 # 128 times 32,768 positions do not reach.
 expect 2 'model.rope.factor=153' 1 plan $big --ranks 8 --parallel.context 8 --data.sequence 5000000
 expect 0 '"fits":true.*"step_seconds":' 1 plan $big --ranks 64 --parallel.context 16 --json
-expect 0 'warning: documents of up to 32768' 1 plan $big --model.path "$model" --model.rope.type default \
+expect 0 'warning: documents of up to 1025' 1 plan $big --data.sequence 1025 --model.path "$model" --model.rope.type default \
   --model.rope.factor 0 --model.rope.original_positions 0
 # A billion tokens cost no more to plan.
 expect 4 'does not fit.*ranks would make it fit' 1 plan $big --ranks 8 --parallel.context 8 --model.rope.factor 100000 \

@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(malformed_rates_are_refused_with_their_line) {
 
 BOOST_AUTO_TEST_CASE(calls_cost_what_the_benchmarks_count) {
   const std::int64_t N = 37, C = 19, F = 23, H = 6, G = 2, D = 8;
-  const Matmul m{.a = shaped(DType::bf16, {C, N}),
+  const Matmul m{.a = shaped(DType::bf16, {N, C}),
                  .b = shaped(DType::bf16, {F, N}),
                  .c = shaped(DType::f32, {C, F}),
                  .trans_a = true,

@@ -12,10 +12,10 @@ bool by_library(const Tensor& q) {
   return q.dtype == DType::bf16 && (q.shape[2] == 64 || q.shape[2] == 128);
 }
 
-/// Rows of the largest block that the library takes: its offsets are 31-bit.
-std::int64_t library_rows(const Tensor& t) {
-  return std::min<std::int64_t>(
-      t.shape[0], std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(1, t.stride()));
+/// Rows of the largest block that the library takes: its offsets are 31-bit, those of the widest tensor too.
+std::int64_t library_rows(std::int64_t rows, std::int64_t stride) {
+  return std::min<std::int64_t>(rows,
+                                std::numeric_limits<std::int32_t>::max() / std::max<std::int64_t>(1, stride));
 }
 
 std::int64_t lse_bytes(const Tensor& q) {
@@ -128,7 +128,8 @@ std::int64_t DryOps::attention_bwd_bytes(const AttentionBwd& a) const {
     return static_cast<std::int64_t>(rates_->number(key) * static_cast<double>(elements));
   };
   const std::int64_t gradients = a.dq.dtype == a.q.dtype ? 0 : a.q.bytes() + 2 * a.k.bytes();
-  const std::int64_t queries = library_rows(a.q), keys = library_rows(a.k);
+  const std::int64_t stride = std::max(a.q.stride(), a.k.stride());
+  const std::int64_t queries = library_rows(a.q.shape[0], stride), keys = library_rows(a.k.shape[0], stride);
   const std::int64_t largest =
       gradients + lse_bytes(a.q) + library("scratch.attention_bwd.q", queries * row) +
       library("scratch.attention_bwd.k", keys * row) + library("scratch.attention_bwd.row", queries * heads);
