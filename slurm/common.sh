@@ -38,9 +38,9 @@ find_launcher() {
   fi
 }
 
-# The end of the allocation in seconds since 1970; nothing when there is none.
+# The end of the allocation in seconds since 1970, from KNOWN or asked of Slurm; nothing when there is none.
 allocation_end() {
-  local end=${SLURM_JOB_END_TIME:-}
+  local end=${1:-}
   if [ -z "$end" ]; then end=$(date -d "$(squeue -h -j "$job" -o %e)" +%s 2>/dev/null); fi
   if [ -n "$end" ] && [ "$end" -lt $(($(date +%s) + 365 * 86400)) ]; then echo $((end - ANNULUS_MARGIN)); fi
 }
@@ -49,7 +49,7 @@ prepare() {
   local file=${ANNULUS_SITE:-$jobs_folder/site.sh}
   # shellcheck source=/dev/null
   if [ -r "$file" ]; then . "$file"; fi
-  : "${ANNULUS_MARGIN:=0}" "${ANNULUS_WAIT:=60}" "${ANNULUS_WRAPPER:=$jobs_folder/bind.sh}"
+  : "${ANNULUS_MARGIN:=0}" "${ANNULUS_ASK:=600}" "${ANNULUS_WAIT:=60}" "${ANNULUS_WRAPPER:=$jobs_folder/bind.sh}"
   if ! command -v annulus >/dev/null; then
     say "annulus is not in PATH: load its module before sbatch, or in $file"
     exit 4
@@ -121,6 +121,19 @@ run_ranks() {
   ranks=''
 }
 
+# The end may be moved while the job runs: asked again every ten minutes, and the run reads it in its folder.
+follow_end() {
+  local known=$1 end
+  while sleep "$ANNULUS_ASK"; do
+    end=$(allocation_end)
+    if [ -z "$end" ] || [ "$end" = "$known" ] || [ ! -d "$run" ]; then continue; fi
+    known=$end
+    if echo "$end" >"$run/until.new" && mv "$run/until.new" "$run/until"; then
+      say "the allocation's end has moved: stops with a checkpoint before $(date -d "@$end" '+%F %T')"
+    fi
+  done
+}
+
 # field NAME: of the run's status.json.
 field() { sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\).*/\1/p" "$run/status.json" 2>/dev/null; }
 
@@ -189,9 +202,10 @@ annulus_train() {
   run=$(annulus train "$ini" "${flags[@]}" --print-config) || exit
   run=$(echo "$run" | sed -n '/^\[run\]/,/^\[/s/^dir *= *//p')
   if idle_before; then idle=yes; fi
-  end=$(allocation_end)
+  end=$(allocation_end "${SLURM_JOB_END_TIME:-}")
   if [ -n "$end" ] && ! has --run.until "${flags[@]}"; then
     flags+=(--run.until "$end")
+    follow_end "$end" &
     say "stops with a checkpoint before $(date -d "@$end" '+%F %T')"
   fi
   say "$ini, run folder $run"

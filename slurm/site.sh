@@ -10,6 +10,9 @@
 # Seconds to leave free before the end of the allocation, for a slow epilog.
 # ANNULUS_MARGIN=0
 
+# Seconds between two questions for the end of the allocation, which may be moved while a job runs.
+# ANNULUS_ASK=600
+
 # Seconds that the other ranks are left when one has ended.
 # ANNULUS_WAIT=60
 

@@ -47,6 +47,10 @@ void say(const Program&, const std::string& line);
 std::vector<std::string> take_positionals(std::vector<std::string>& arguments);
 /// Usage error unless there are `count` arguments and no flags.
 void expect_arguments(const Program&, std::size_t count, const char* usage);
+/// The config of the arguments, read and checked by every rank; an error that one rank alone meets (a file
+/// that its host does not see) is everybody's. Environment error unless all ranks run the same program with
+/// the same config. Collective.
+RunConfig take_config(Program&, Purpose);
 /// True, after printing the config, when --print-config was given; the flag is removed from `arguments`
 /// before.
 bool take_print_config(std::vector<std::string>& arguments);

@@ -45,8 +45,7 @@ std::unique_ptr<H5Reader> find_weights(const Program& program, const RunConfig& 
 
 Exit run_eval(Program& program) {
   const bool print = take_print_config(program.arguments);
-  RunConfig run = parse_run_config(program.arguments);
-  validate(run, Purpose::eval);
+  RunConfig run = take_config(program, Purpose::eval);
   if (print) {
     say(program, print_config(run));
     return Exit::ok;

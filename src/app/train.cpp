@@ -5,8 +5,7 @@ namespace annulus {
 
 Exit run_train(Program& program) {
   const bool print = take_print_config(program.arguments);
-  const RunConfig run = parse_run_config(program.arguments);
-  validate(run);
+  const RunConfig run = take_config(program, Purpose::train);
   if (print) {
     say(program, print_config(run));
     return Exit::ok;

@@ -283,6 +283,11 @@ std::vector<Key> key_table() {
        [](C& c) -> Slot { return &c.checkpoint.keep; },
        "newest checkpoints that stay",
        {.least = 1, .most = kCount}},
+      {"checkpoint",
+       "background",
+       [](C& c) -> Slot { return &c.checkpoint.background; },
+       "write checkpoints beside the training, from a copy in host memory; auto: where the copy fits",
+       {.words = "auto true false"}},
       {"checkpoint", "resume", [](C& c) -> Slot { return &c.checkpoint.resume; },
        "auto (the run folder's newest whole checkpoint), none, or a path: a checkpoint to go on from, or a "
        "PEFT "

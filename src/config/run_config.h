@@ -86,8 +86,9 @@ struct CheckpointSection {
   std::int64_t every = 0;  // steps; 0: only at the end and when stopped
   double minutes = 0;
   std::int64_t keep = 2;
-  std::string resume = "auto";  // auto, none, or a path (a checkpoint, or an adapter folder)
-  std::string final = "hf";     // hf, h5, none
+  std::string background = "auto";  // auto, true, false
+  std::string resume = "auto";      // auto, none, or a path (a checkpoint, or an adapter folder)
+  std::string final = "hf";         // hf, h5, none
 };
 
 struct DeviceSection {

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include "train/clock.h"
 
 namespace annulus {
 namespace {
@@ -55,6 +56,7 @@ RunFolder::RunFolder(Comm& world, std::string dir) : writes_(world.rank() == 0),
       environment_error("cannot create the run folder " + dir_ + ": " + error.message() +
                         "; give a run.dir that can be written");
     lock_ = std::make_unique<RunLock>(path("lock"), [this](const std::string& line) { say(line); });
+    fs::remove(path("until"), error);  // an earlier life's
   });
   agreed(world, "seeing the run folder", [&] {
     if (!fs::exists(path("lock")))
@@ -95,6 +97,20 @@ void RunFolder::status(const Status& s) const {
   } catch (const Error& e) {  // the run's own end or error matters more
     std::fprintf(stderr, "annulus: warning: %s\n", e.what());
   }
+}
+
+std::int64_t RunFolder::until(std::int64_t first) {
+  constexpr double kSeconds = 3;
+  if (steady_seconds() - until_asked_ > kSeconds) {
+    until_asked_ = steady_seconds();
+    std::ifstream in(path("until"));
+    std::int64_t end = 0;
+    if (in >> end && end > 0 && end != until_) {
+      say("the allocation's end is now " + std::to_string(end) + " (seconds since 1970)");
+      until_ = end;
+    }
+  }
+  return until_ > 0 ? until_ : first;
 }
 
 void RunFolder::open_metrics(std::int64_t step) {

@@ -41,6 +41,10 @@ class RunFolder {
   void write(const std::string& name, const std::string& text) const;
   void status(const Status&) const;  // a failure only warns
 
+  /// The end of the allocation as RUN/until says (seconds since 1970), which the job script writes when it
+  /// has asked again; `first` without that file. Looked at once a few seconds.
+  std::int64_t until(std::int64_t first);
+
   /// Keeps the lines of steps up to `step` (a run that resumes there), and opens the file to append.
   void open_metrics(std::int64_t step);
   /// One line, at once in the file.
@@ -51,6 +55,8 @@ class RunFolder {
   std::string dir_;
   std::unique_ptr<RunLock> lock_;
   std::ofstream metrics_;
+  std::int64_t until_ = 0;    // 0: no file
+  double until_asked_ = 0.0;  // when, by the steady clock
 };
 
 }  // namespace annulus

@@ -36,14 +36,19 @@ SaveRequest request_of(Engine& engine, Staging& staging, const std::vector<Part>
 }
 
 void save(Comm& world, Engine& engine, const std::string& path, std::map<std::string, std::string> facts,
-          const std::string& fail, const std::vector<Part>& parts, bool widened = false) {
+          const std::vector<Part>& parts, bool widened = false) {
   engine.settle();
   Staging staging(engine.backend());
   SaveRequest request = request_of(engine, staging, parts, widened);
   request.path = path;
   request.facts = std::move(facts);
-  request.fail = fail;
   save_h5(world, request);
+}
+
+const std::vector<Part>& state_parts() {
+  static const std::vector<Part> kParts = {
+      {"/model/", &UnitState::master}, {"/optimizer/m/", &UnitState::m}, {"/optimizer/v/", &UnitState::v}};
+  return kParts;
 }
 
 /// A config text as key -> values; lists have one line a value.
@@ -237,20 +242,45 @@ void check_same_run(const H5Reader& reader, const std::string& path, const RunCo
     input_error(path + " was written for other data than data.train gives now");
 }
 
+std::unique_ptr<Save> begin_state(Comm& world, Engine& engine, Staging& staging, const std::string& path,
+                                  std::map<std::string, std::string> facts, const std::string& fail) {
+  engine.settle();
+  SaveRequest request = request_of(engine, staging, state_parts(), false);
+  request.path = path;
+  request.facts = std::move(facts);
+  request.fail = fail;
+  return begin_save(world, request);
+}
+
 void save_state(Comm& world, Engine& engine, const std::string& path,
                 std::map<std::string, std::string> facts, const std::string& fail) {
-  save(world, engine, path, std::move(facts), fail,
-       {{"/model/", &UnitState::master}, {"/optimizer/m/", &UnitState::m}, {"/optimizer/v/", &UnitState::v}});
+  Staging staging(engine.backend());
+  const std::unique_ptr<Save> save = begin_state(world, engine, staging, path, std::move(facts), fail);
+  save->write();
+  save->finish();
+}
+
+std::int64_t state_bytes(Engine& engine) {
+  std::int64_t bytes = 0;
+  ShardedState& state = engine.state();
+  for (const Part& part : state_parts())
+    for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
+      const Tensor& shard = state.state(u).*part.tensor;
+      if (!state.trains(u)) continue;
+      for (const Parameter& p : state.units()[static_cast<std::size_t>(u)].parameters)
+        bytes += p.size() * bytes_of(shard.dtype);
+    }
+  return bytes;
 }
 
 void save_gradients(Comm& world, Engine& engine, const std::string& path,
                     std::map<std::string, std::string> facts) {
-  save(world, engine, path, std::move(facts), "", {{"/model/", &UnitState::grad}}, true);
+  save(world, engine, path, std::move(facts), {{"/model/", &UnitState::grad}}, true);
 }
 
 void save_weights(Comm& world, Engine& engine, const std::string& path,
                   std::map<std::string, std::string> facts) {
-  save(world, engine, path, std::move(facts), "", {{"/model/", &UnitState::master}});
+  save(world, engine, path, std::move(facts), {{"/model/", &UnitState::master}});
 }
 
 void fill_engine(Comm& world, Engine& engine, WeightSource* base, H5Reader* from, WeightSource* start,

@@ -44,6 +44,11 @@ void check_same_run(const H5Reader&, const std::string& path, const RunConfig&,
 /// Writes masters and moments of what is trained with these facts. Collective.
 void save_state(Comm& world, Engine&, const std::string& path, std::map<std::string, std::string> facts,
                 const std::string& fail);
+/// The same in steps (see Save). The pieces lie in `staging`, which must stay as it is until finish().
+std::unique_ptr<Save> begin_state(Comm& world, Engine&, Staging& staging, const std::string& path,
+                                  std::map<std::string, std::string> facts, const std::string& fail);
+/// Bytes of a file that save_state() writes.
+std::int64_t state_bytes(Engine&);
 /// Writes the gradients as /model/NAME in f32. Collective.
 void save_gradients(Comm& world, Engine&, const std::string& path, std::map<std::string, std::string> facts);
 /// Writes the trained weights alone as /model/NAME. Collective.

@@ -7,7 +7,7 @@ namespace annulus {
 
 Staging::~Staging() {
   if (pinned_ != nullptr) backend_.pinned().release(pinned_);
-  for (void* copy : copies_) host_memory().release(copy);
+  for (const Copy& copy : copies_) host_memory().release(copy.data);
 }
 
 Tensor Staging::slab(const Tensor& like, std::int64_t count) {
@@ -30,10 +30,21 @@ void Staging::fill(const Tensor& to, const std::function<void(std::int64_t, cons
   }
 }
 
+Tensor Staging::copy_of(const Tensor& like, DType dtype) {
+  const std::int64_t bytes = like.size() * bytes_of(dtype);
+  if (next_ == copies_.size())
+    copies_.push_back({host_memory().allocate(bytes, "snapshot of a shard"), bytes});
+  need(copies_[next_].bytes == bytes, "a rewound staging repeats its calls");
+  return make_tensor(like.name, copies_[next_++].data, dtype, {like.size()}, Place::host);
+}
+
 Tensor Staging::on_host(const Tensor& from) {
-  if (from.place == Place::host) return from;
-  copies_.push_back(host_memory().allocate(from.bytes(), "snapshot of a shard"));
-  const Tensor all = make_tensor(from.name, copies_.back(), from.dtype, {from.size()}, Place::host);
+  if (from.place == Place::host && host_ == Host::itself) return from;
+  const Tensor all = copy_of(from, from.dtype);
+  if (from.place == Place::host) {
+    std::memcpy(all.data, from.data, static_cast<std::size_t>(from.bytes()));
+    return all;
+  }
   const std::int64_t most = kSlab / bytes_of(from.dtype);
   for (std::int64_t at = 0; at < from.size(); at += most) {
     const std::int64_t n = std::min(most, from.size() - at);
@@ -48,8 +59,7 @@ Tensor Staging::on_host(const Tensor& from) {
 Tensor Staging::on_host_f32(const Tensor& from) {
   const Tensor host = on_host(from);
   if (host.dtype == DType::f32) return host;
-  copies_.push_back(host_memory().allocate(4 * host.size(), "snapshot of a shard"));
-  const Tensor wide = make_tensor(from.name, copies_.back(), DType::f32, {host.size()}, Place::host);
+  const Tensor wide = copy_of(from, DType::f32);
   std::transform(host.as<bf16>(), host.as<bf16>() + host.size(), wide.as<float>(),
                  [](bf16 v) { return widen(v); });
   return wide;

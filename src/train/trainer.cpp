@@ -38,6 +38,7 @@ Trainer::Trainer(Comm& world, const Node& node, Backend& backend, const RunConfi
 
 void Trainer::open() {
   watchdog_.enter("load", 0);
+  behind_ = std::make_unique<BackgroundSave>(backend_);
   check_fault_spec(run_.debug.fail);
   start_ = open_start(run_);
   model_ = open_model(run_);
@@ -64,15 +65,13 @@ void Trainer::open() {
   engine_ = build_engine(
       world_, node_, backend_, spec, eval_data_ != nullptr, [this] { agree_on_stop(0); },
       [this](const std::string& line) { folder_.say(line); });
+  if (more()) check_space(folder_.path("checkpoints"));
   fill_weights(from.get(), from_path);
 
   first_step_ = progress_.step;
   // A checkpoint of another folder is not this run's own.
   saved_step_ = from && from_path == folder_.checkpoint(progress_.step) ? progress_.step : -1;
-  double bytes = 0;
-  for (const Unit& unit : engine_->state().units())
-    if (is_trained(unit)) bytes += 3.0 * static_cast<double>(unit.size * bytes_of(spec.state.state));
-  save_seconds_ = 1.0 + bytes / 3e8;
+  save_seconds_ = 1.0 + static_cast<double>(state_bytes(*engine_)) / 3e8;
   last_save_ = steady_seconds();
   const std::string facts = facts_text(world_, node_.host, backend_.describe());
   agreed(world_, "writing the run folder", [&] {
@@ -155,32 +154,14 @@ void Trainer::ended(const std::string& reason) {
 void Trainer::agree_on_stop(double work) {
   watchdog_.beat();
   Stop mine = signal_received();
-  // Rank 0's clock decides for all.
-  const double end = static_cast<double>(std::time(nullptr)) + work + save_seconds_;
+  // Rank 0's clock decides for all. A save that is under way ends before the last one begins.
+  const double end =
+      static_cast<double>(std::time(nullptr)) + work + save_seconds_ * (behind_->active() ? 2 : 1);
   if (mine == Stop::none && world_.rank() == 0 && run_.run.until > 0 &&
-      end > static_cast<double>(run_.run.until))
+      end > static_cast<double>(folder_.until(run_.run.until)))
     mine = Stop::time_limit;
   const auto all = static_cast<Stop>(world_.max(static_cast<std::int64_t>(mine)));
   if (all != Stop::none) throw Stopped{all};
-}
-
-void Trainer::save() {
-  if (saved_step_ == progress_.step) return;
-  watchdog_.enter("save", progress_.step);
-  const double begun = steady_seconds();
-  const std::string path = folder_.checkpoint(progress_.step);
-  agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
-  std::map<std::string, std::string> facts =
-      make_facts(progress_, run_, model_.config, model_print_, data_print_);
-  facts.merge(weight_facts());
-  save_state(world_, *engine_, path, std::move(facts), run_.debug.fail);
-  saved_step_ = progress_.step;
-  if (run_.checkpoint.keep > 0) prune_checkpoints(world_, folder_.path("checkpoints"), run_.checkpoint.keep);
-  last_save_ = steady_seconds();
-  save_seconds_ = std::max(save_seconds_, last_save_ - begun);
-  folder_.say("saved " + path);
-  folder_.status(status("running"));
-  watchdog_.rest();
 }
 
 void Trainer::run_evaluation() {

@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "config/run_config.h"
 #include "data/dataset.h"
+#include "train/background_save.h"
 #include "train/engine.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
@@ -66,7 +67,16 @@ class Trainer {
   /// Throws Stopped on all ranks when one was told to stop, or when `work` more seconds and a save would pass
   /// run.until.
   void agree_on_stop(double work);
+  void check_space(const std::string& checkpoints);
+  /// The state of the last whole step, on the disk when it returns.
   void save();
+  /// Begins a save beside the training where checkpoint.background allows, else the same as save().
+  void save_behind();
+  bool snapshot_fits();
+  /// Ends the save that is under way: when its bytes are written, or at once if `now`.
+  void finish_behind(bool now);
+  std::map<std::string, std::string> facts();
+  void saved(const std::string& path, std::int64_t step, double begun);
   void run_evaluation();
   void export_model();
   Status status(const std::string& reason) const;
@@ -88,6 +98,10 @@ class Trainer {
   StepReport report_;
   std::int64_t first_step_ = 0;   // where this life began
   std::int64_t saved_step_ = -1;  // whose checkpoint is on disk
+  std::unique_ptr<BackgroundSave> behind_;
+  std::int64_t behind_step_ = -1;  // whose checkpoint is under way
+  double behind_begun_ = 0;
+  int snapshot_fits_ = -1;  // -1: not asked yet
   std::int64_t evaluated_step_ = -1;
   Stop stop_ = Stop::none;
   bool gradients_written_ = false;

@@ -16,6 +16,10 @@ void Trainer::step() {
   try {
     run_step();
     if (!gradients_written_) at_edge();
+  } catch (const Error& e) {
+    // What is being saved is whole, whatever became of this step.
+    if (e.everywhere) finish_behind(true);
+    throw;
   } catch (const Stopped& stopped) {
     stop_ = stopped.why;
     engine_->abandon();
@@ -117,6 +121,7 @@ void Trainer::at_edge() {
   constexpr std::size_t kRecent = 5;
   recent_.push_back(report_.seconds);
   if (recent_.size() > kRecent) recent_.pop_front();
+  finish_behind(false);
   const std::int64_t k = progress_.step;
   const bool last = k == plan_->total();
   const bool evaluate_now =
@@ -134,7 +139,7 @@ void Trainer::at_edge() {
   const bool by_time =
       run_.checkpoint.minutes > 0 && steady_seconds() - last_save_ > 60 * run_.checkpoint.minutes;
   // Rank 0's clock decides for all.
-  if (!last && (by_step || world_.max(world_.rank() == 0 && by_time ? 1 : 0) > 0)) save();
+  if (!last && (by_step || world_.max(world_.rank() == 0 && by_time ? 1 : 0) > 0)) save_behind();
 }
 
 }  // namespace annulus

@@ -35,6 +35,27 @@ expect() {
   fi
 }
 
+# Processes of the program below a launcher, by number.
+ranks_of() {
+  for stat in /proc/[0-9]*/stat; do
+    awk -v parent="$1" '{ sub(/.*\) /, ""); if ($2 == parent) { split(FILENAME, part, "/"); print part[3] } }' "$stat" 2>/dev/null
+  done
+}
+
+# start RANKS ARGUMENTS...: in the background, until two steps are done. Sets `job`.
+start() {
+  ranks=$1
+  shift
+  mpirun -n "$ranks" "$ANNULUS" train "$@" >"$work/out" 2>"$work/err" &
+  job=$!
+  waited=0
+  while [ "$(cat "$work/run/metrics.jsonl" 2>/dev/null | wc -l)" -lt 2 ]; do
+    sleep 0.1
+    waited=$((waited + 1))
+    [ $waited -lt 300 ] && kill -0 $job 2>/dev/null || { bad "the run did not start: $(tail -n 3 "$work/err")"; return 1; }
+  done
+}
+
 # ini NAME STEPS: a small run of the test's own folder; its file is $work/NAME.ini, its folder $work/NAME.
 ini() {
   cat >"$work/$1.ini" <<INI

@@ -18,6 +18,10 @@ ini run 2
 expect 2 'optimizer.lrr.*optimizer.lr' 1 train "$work/run.ini" --optimizer.lrr 1
 expect 2 'train.steps.*ten' 1 train "$work/run.ini" --train.steps ten
 expect 2 'context' 2 train "$work/run.ini" --parallel.context 3
+both 2 'lora.targets.*q_prj.*nearest is q_proj' train "$work/run.ini" --lora.rank 4 --lora.targets q_prj
+both 2 'lora.base.*fp8' train "$work/run.ini" --lora.rank 4 --lora.base fp8
+expect 2 'lora.alpha.*lora.rank' 1 train "$work/run.ini" --lora.alpha 16
+expect 2 'model.path.*--merge' 1 export "$work/run" "$work/out_folder" --model.path "$model"
 [ ! -e "$work/run" ] || [ -z "$(ls "$work/run/checkpoints" 2>/dev/null)" ] || bad "a usage error left checkpoints"
 
 # --- the printed config is the config
@@ -78,6 +82,16 @@ mkdir -p "$work/held"
 printf '{"job":"","host":"elsewhere","pid":1,"start":"1","space":"x","heartbeat":%s}\n' "$(date +%s)" >"$work/held/lock"
 both 4 'in use.*elsewhere' train "$work/run.ini" --run.dir "$work/held"
 [ -e "$work/held/lock" ] || bad "another job's lock was removed"
+
+# --- ranks that were not started alike
+unlike() { # CODE TEXT FIRST SECOND: arguments of the first rank, and of the second
+  got=0
+  timeout 120 mpirun -n 1 "$ANNULUS" train $3 : -n 1 "$ANNULUS" train $4 >"$work/out" 2>"$work/err" || got=$?
+  [ $got = "$1" ] || bad "code $got, not $1: ranks started with \"$3\" and \"$4\""
+  grep '^annulus: ' "$work/err" | grep -qE -- "$2" || bad "no \"$2\" in: $(grep '^annulus: ' "$work/err")"
+}
+unlike 4 'rank 1 on host .*lr = 0.002.*lr = 0.001' "$work/run.ini" "$work/run.ini --optimizer.lr 0.002"
+unlike 2 'no_config.ini' "$work/run.ini" "$work/no_config.ini"
 
 # --- other subcommands
 both 3 'no_file' inspect "$work/no_file.h5"

@@ -22,6 +22,14 @@ for phase in save create reserve write digest mark rename; do
 done
 grep -q '"reason": "error: ' "$work/run/status.json" || bad "status.json does not name the error"
 
+# The same beside the training: steps go on, and the run ends when the save has failed.
+for phase in create write rename; do
+  expect 4 'space|disk' 2 train "$work/run.ini" --train.steps 5 --checkpoint.every 3 --checkpoint.background true \
+    --debug.fail $phase:0:enospc
+  untouched "$phase in the background"
+  [ ! -e "$work/run/checkpoints/step-000003.h5.partial" ] || bad "$phase in the background left a partial file"
+done
+
 # kill -9 of one rank in the middle of a save: the launcher ends the job, the next life says what it takes.
 got=0
 on 2 train "$work/run.ini" --train.steps 4 --debug.fail write:1:kill >"$work/out" 2>"$work/err" || got=$?

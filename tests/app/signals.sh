@@ -2,27 +2,6 @@
 # Stops: a signal to one rank, a second one during the save, the time limit, a stall.
 . "$(dirname "$0")/common.sh"
 
-# Processes of the program below a launcher, by number.
-ranks_of() {
-  for stat in /proc/[0-9]*/stat; do
-    awk -v parent="$1" '{ sub(/.*\) /, ""); if ($2 == parent) { split(FILENAME, part, "/"); print part[3] } }' "$stat" 2>/dev/null
-  done
-}
-
-# start RANKS ARGUMENTS...: in the background, until two steps are done.
-start() {
-  ranks=$1
-  shift
-  mpirun -n "$ranks" "$ANNULUS" train "$@" >"$work/out" 2>"$work/err" &
-  job=$!
-  waited=0
-  while [ "$(cat "$work/run/metrics.jsonl" 2>/dev/null | wc -l)" -lt 2 ]; do
-    sleep 0.1
-    waited=$((waited + 1))
-    [ $waited -lt 300 ] && kill -0 $job 2>/dev/null || { bad "the run did not start: $(tail -n 3 "$work/err")"; return 1; }
-  done
-}
-
 stopped() {  # CODE REASON
   got=0
   wait $job || got=$?
@@ -52,6 +31,16 @@ ini run 100000
 rm -rf "$work/run"
 expect 75 'time limit' 2 train "$work/run.ini" --run.until $(($(date +%s) + 8))
 grep -q '"reason": "time limit"' "$work/run/status.json" || bad "status.json does not say time limit"
+# The allocation ends earlier than the run was told: the job script writes it down.
+rm -rf "$work/run"
+if start 2 "$work/run.ini" --run.until $(($(date +%s) + 100000)); then
+  echo $(($(date +%s) + 1)) >"$work/run/until"
+  stopped 75 'time limit'
+fi
+# And later: a file of an earlier life says nothing.
+echo 1000 >"$work/run/until"
+expect 0 'resumed from' 2 train "$work/run.ini" --run.until $(($(date +%s) + 100000)) \
+  --train.steps $(($(wc -l <"$work/run/metrics.jsonl") + 1))
 # No time at all: stopped before the first step, with a checkpoint of the start.
 rm -rf "$work/run"
 expect 75 'time limit' 2 train "$work/run.ini" --run.until 1000

@@ -77,6 +77,18 @@ one_rank() {
   same_curve "$run"
 }
 
+# The end of the allocation is moved while the job runs: it stops before the new one.
+moved_end() {
+  site asks "ANNULUS_ASK=1"
+  submit moved -- || return
+  started || return
+  scontrol update JobId="$id" TimeLimit=+1 || bad "the time limit could not be moved"
+  eventually 30 "the new end" says moved "the allocation's end has moved"
+  says moved "the allocation's end is now [0-9]+" || eventually 20 "the run's word on it" says moved "the allocation's end is now [0-9]+"
+  ended "$id" COMPLETED 0:0
+  same_curve "$run"
+}
+
 cancelled() {
   submit cancelled -- || return
   started || return

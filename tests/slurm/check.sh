@@ -47,7 +47,7 @@ chmod +x "$work/pin.sh"
 count=80
 size=(--train.steps "$count" --data.sequence 1024)
 
-for case in all_files straight staggered time_limit one_rank cancelled array_element two_submissions \
+for case in all_files straight staggered time_limit one_rank moved_end cancelled array_element two_submissions \
   scontrol_requeue killed_rank node_loss slurmd_killed suspended two_idle_lives failed_start mpirun_and_guard wrong_config \
   other_jobs lua_module tcl_module; do
   check $case

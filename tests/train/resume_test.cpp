@@ -114,6 +114,21 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_is_the_same_run,
   check_resume(runs, 4, 1, 3, 3, 2, straight, one, false);
 }
 
+BOOST_AUTO_TEST_CASE(a_save_beside_the_training_holds_its_own_step,
+                     *boost::unit_test::label("ranks3") * boost::unit_test::label("slow")) {
+  CpuQueue queue;
+  const auto world = session().world(queue);
+  Runs runs(*world);
+  for (const std::string background : {"true", "false"})
+    live(*world,
+         runs.config(background, 1, {"--checkpoint.background", background, "--checkpoint.every", "1"}));
+  for (int step = 1; step <= 6; ++step) {
+    const std::string file = "/checkpoints/step-00000" + std::to_string(step) + ".h5";
+    const Gradients behind = read_all(runs.dir("true") + file), now = read_all(runs.dir("false") + file);
+    BOOST_TEST((behind == now), "step " << step << " is not the same to the bit");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_may_not_change_is_refused_by_name, *boost::unit_test::label("slow")) {
   CpuQueue queue;
   const auto world = session().world(queue);

@@ -1,0 +1,115 @@
+// Checkpoints of a run: when there is room for them, written now or beside the training.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include "io/fault.h"
+#include "train/clock.h"
+#include "train/memory_plan.h"
+#include "train/trainer.h"
+
+namespace annulus {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string gigabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, bytes < 1e8 ? "%.4f GB" : "%.2f GB", bytes * 1e-9);
+  return text;
+}
+
+}  // namespace
+
+void Trainer::check_space(const std::string& checkpoints) {
+  const std::int64_t bytes = state_bytes(*engine_);
+  agreed(world_, "checking the disk", [&] {
+    if (world_.rank() != 0) return;
+    std::error_code error;
+    const fs::space_info space = fs::space(checkpoints, error);
+    if (error || static_cast<double>(space.available) >= static_cast<double>(bytes)) return;
+    environment_error("a checkpoint takes " + gigabytes(static_cast<double>(bytes)) + " and " + checkpoints +
+                      " has " + gigabytes(static_cast<double>(space.available)) +
+                      " free; free space there, or give a run.dir on another file system");
+  });
+}
+
+std::map<std::string, std::string> Trainer::facts() {
+  std::map<std::string, std::string> facts =
+      make_facts(progress_, run_, model_.config, model_print_, data_print_);
+  facts.merge(weight_facts());
+  return facts;
+}
+
+void Trainer::saved(const std::string& path, std::int64_t step, double begun) {
+  saved_step_ = step;
+  const double written =
+      steady_seconds() - begun;  // older files go only after the new one has been read back
+  if (run_.checkpoint.keep > 0) prune_checkpoints(world_, folder_.path("checkpoints"), run_.checkpoint.keep);
+  last_save_ = steady_seconds();
+  save_seconds_ = std::max(save_seconds_, last_save_ - begun);
+  const auto bytes = static_cast<double>(state_bytes(*engine_));
+  char rate[64];
+  std::snprintf(rate, sizeof rate, " in %.2f s, %.2f GB/s", written, bytes * 1e-9 / written);
+  folder_.say("saved " + path + ", " + gigabytes(bytes) + rate);
+  Status s = status("running");
+  s.step = step;
+  folder_.status(s);
+}
+
+void Trainer::save() {
+  finish_behind(true);
+  if (saved_step_ == progress_.step) return;
+  watchdog_.enter("save", progress_.step);
+  const double begun = steady_seconds();
+  const std::string path = folder_.checkpoint(progress_.step);
+  agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
+  save_state(world_, *engine_, path, facts(), run_.debug.fail);
+  saved(path, progress_.step, begun);
+  watchdog_.rest();
+}
+
+bool Trainer::snapshot_fits() {
+  const std::string& asked = run_.checkpoint.background;
+  if (asked != "auto") return asked == "true";
+  // Asked when the first is due: by then all that the training needs has been taken.
+  if (snapshot_fits_ < 0) {
+    std::int64_t bytes = 0;
+    ShardedState& state = engine_->state();
+    for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
+      if (!state.trains(u)) continue;
+      const UnitState& s = state.state(u);
+      for (const Tensor& t : {s.master, s.m, s.v})
+        if (t) bytes += t.bytes();
+    }
+    const bool fits = bytes <= host_bytes_free() / 10 * 9 / node_.local_size;
+    snapshot_fits_ = world_.max(fits ? 0 : 1) == 0 ? 1 : 0;
+  }
+  return snapshot_fits_ == 1;
+}
+
+void Trainer::save_behind() {
+  if (!snapshot_fits()) {
+    save();
+    return;
+  }
+  finish_behind(true);
+  if (saved_step_ == progress_.step) return;
+  watchdog_.enter("save", progress_.step);
+  behind_begun_ = last_save_ = steady_seconds();
+  behind_step_ = progress_.step;
+  const std::string path = folder_.checkpoint(behind_step_);
+  agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
+  behind_->begin(world_, *engine_, path, facts(), run_.debug.fail);
+  watchdog_.rest();
+}
+
+void Trainer::finish_behind(bool now) {
+  if (!behind_->active()) return;
+  if (!now && !behind_->written(world_)) return;
+  watchdog_.enter("save", behind_step_);
+  behind_->finish();
+  saved(folder_.checkpoint(behind_step_), behind_step_, behind_begun_);
+  watchdog_.rest();
+}
+
+}  // namespace annulus
