@@ -77,6 +77,7 @@ bool Trainer::snapshot_fits() {
     std::int64_t bytes = 0;
     ShardedState& state = engine_->state();
     for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
+      if (!state.trains(u)) continue;
       const UnitState& s = state.state(u);
       for (const Tensor& t : {s.master, s.m, s.v})
         if (t) bytes += t.bytes();

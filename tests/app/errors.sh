@@ -18,6 +18,10 @@ ini run 2
 expect 2 'optimizer.lrr.*optimizer.lr' 1 train "$work/run.ini" --optimizer.lrr 1
 expect 2 'train.steps.*ten' 1 train "$work/run.ini" --train.steps ten
 expect 2 'context' 2 train "$work/run.ini" --parallel.context 3
+both 2 'lora.targets.*q_prj.*nearest is q_proj' train "$work/run.ini" --lora.rank 4 --lora.targets q_prj
+both 2 'lora.base.*fp8' train "$work/run.ini" --lora.rank 4 --lora.base fp8
+expect 2 'lora.alpha.*lora.rank' 1 train "$work/run.ini" --lora.alpha 16
+expect 2 'model.path.*--merge' 1 export "$work/run" "$work/out_folder" --model.path "$model"
 [ ! -e "$work/run" ] || [ -z "$(ls "$work/run/checkpoints" 2>/dev/null)" ] || bad "a usage error left checkpoints"
 
 # --- the printed config is the config
