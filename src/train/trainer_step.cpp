@@ -81,7 +81,8 @@ void Trainer::run_step() {
   r.loss = sums[0] * scale + aux_coefficient * r.aux_loss;
   r.flops = sums[1];
   if (r.targets == 0)
-    folder_.say("step " + std::to_string(r.step) + " has no target: its loss is 0 and its gradient zero");
+    folder_.say("step " + std::to_string(r.step) + " has no target: its loss is 0 and its gradient zero" +
+                (aux_coefficient > 0 ? ", but for the auxiliary loss" : ""));
   if (!run_.debug.gradients.empty()) {
     write_gradients();
     return;
