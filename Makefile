@@ -25,7 +25,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism = none
 export OMPI_MCA_ras = ^slurm
 export OMPI_MCA_plm = ^slurm
 
-.PHONY: all setup demo check check-fast check-gpu check-slurm install cuda bundle cudnn-frontend style venv bench
+.PHONY: all setup demo check check-fast check-gpu check-slurm install cuda bundle cudnn-frontend cutlass style venv bench
 
 all: setup
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -64,8 +64,12 @@ cudnn-frontend: venv
 	@test -e $(BUILD)/cudnn-frontend || .venv/bin/pip install --quiet --no-deps --disable-pip-version-check \
 	  --target $(BUILD)/cudnn-frontend nvidia-cudnn-frontend==1.32.0
 
+cutlass: venv
+	@test -e $(BUILD)/cutlass || .venv/bin/pip install --quiet --no-deps --disable-pip-version-check \
+	  --target $(BUILD)/cutlass nvidia-cutlass==4.2.0.0
+
 # The same build with the CUDA backend, which needs a toolkit of 12.8 or later, NCCL and cuDNN, but no GPU.
-cuda: setup cudnn-frontend
+cuda: setup cudnn-frontend cutlass
 	@cmake -S . -B $(BUILD) -DANNULUS_CUDA=ON && cmake --build $(BUILD) -j $(JOBS)
 
 # Everything that a GPU node needs, in one folder: see bench/bundle.sh.

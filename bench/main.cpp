@@ -71,7 +71,7 @@ Sizes sizes_of(const Options& options, bool cpu) {
   Sizes s;
   if (cpu) {
     s.N = kCpuTokens;
-    for (std::int64_t* width : {&s.C, &s.F, &s.H, &s.G, &s.V}) *width /= kCpuShrink;
+    for (std::int64_t* width : {&s.C, &s.F, &s.H, &s.G, &s.V, &s.E, &s.moe_C, &s.moe_F}) *width /= kCpuShrink;
   }
   if (options.tokens > 0) s.N = options.tokens;
   s.loss_tile = std::min(s.loss_tile, s.N);
@@ -105,7 +105,8 @@ Exit run(const Options& options, const std::string& command) {
   const std::unique_ptr<Backend> backend = find_backend();
   const bool cpu = backend->memory().place() == Place::host;
   const Sizes sizes = sizes_of(options, cpu);
-  std::vector<std::vector<Case>> tables = {memory_cases(sizes), matmul_cases(sizes), attention_cases(sizes)};
+  std::vector<std::vector<Case>> tables = {memory_cases(sizes), moe_memory_cases(sizes), matmul_cases(sizes),
+                                           moe_matmul_cases(sizes), attention_cases(sizes)};
   for (std::vector<Case>& cases : tables)
     std::erase_if(cases, [&](const Case& c) { return !c.name.starts_with(options.only); });
   if (options.only != "limits" &&

@@ -62,6 +62,12 @@ find_path(CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
                 ${FRONTEND_PYTHON} ENV CUDNN_HOME ${CUDAToolkit_INCLUDE_DIRS}
           PATH_SUFFIXES include)
 
+# CUTLASS, header-only too, likewise: `make cutlass`, the wheel nvidia-cutlass, or a copy of it.
+file(GLOB CUTLASS_VENVS ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages)
+find_path(CUTLASS_INCLUDE cutlass/gemm/kernel/sm90_gemm_array_tma_warpspecialized_cooperative.hpp
+          HINTS ${CUTLASS_PATH} ENV CUTLASS_PATH ${CMAKE_BINARY_DIR}/cutlass ${CUTLASS_VENVS} ${FRONTEND_PYTHON}
+          PATH_SUFFIXES include cutlass_library/source/include)
+
 foreach(one CUBLASLT_LIBRARY NVRTC_LIBRARY NCCL_LIBRARY NCCL_INCLUDE CUDNN_LIBRARY CUDNN_INCLUDE)
   if(NOT ${one})
     no_cuda("${one} was not found: load the modules cuda, nccl and cudnn, or set NCCL_HOME and CUDNN_HOME")
@@ -69,6 +75,9 @@ foreach(one CUBLASLT_LIBRARY NVRTC_LIBRARY NCCL_LIBRARY NCCL_INCLUDE CUDNN_LIBRA
 endforeach()
 if(NOT CUDNN_FRONTEND_INCLUDE)
   no_cuda("cudnn_frontend.h was not found: `make cudnn-frontend` fetches it, or set CUDNN_FRONTEND_PATH")
+endif()
+if(NOT CUTLASS_INCLUDE)
+  no_cuda("CUTLASS was not found: `make cutlass` fetches it, or set CUTLASS_PATH")
 endif()
 
 # The names under which the dynamic linker is asked for them, for messages.
@@ -80,4 +89,4 @@ foreach(one ${CUBLASLT_LIBRARY} ${NCCL_LIBRARY} ${CUDNN_LIBRARY} ${NVRTC_LIBRARY
 endforeach()
 list(JOIN ANNULUS_CUDA_NEEDS " " ANNULUS_CUDA_NEEDS)
 set(ANNULUS_CUDA_ON ON)
-message(STATUS "CUDA backend: on (nvcc ${NVCC_VERSION}; ${ANNULUS_CUDA_NEEDS}; frontend ${CUDNN_FRONTEND_INCLUDE})")
+message(STATUS "CUDA backend: on (nvcc ${NVCC_VERSION}; ${ANNULUS_CUDA_NEEDS}; frontend ${CUDNN_FRONTEND_INCLUDE}; CUTLASS ${CUTLASS_INCLUDE})")

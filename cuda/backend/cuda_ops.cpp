@@ -11,6 +11,14 @@
 #include "kernels/rmsnorm.h"
 #include "kernels/sum.h"
 #include "kernels/swiglu.h"
+#include "moe/combine_rows.h"
+#include "moe/dispatch_index.h"
+#include "moe/expert_index.h"
+#include "moe/expert_swiglu_bwd.h"
+#include "moe/gather_rows.h"
+#include "moe/route_bwd.h"
+#include "moe/route_count.h"
+#include "moe/route_fwd.h"
 #include "ops/check.h"
 
 namespace annulus::cuda {
@@ -26,16 +34,13 @@ bool on_hopper() {
   return major == 9 && minor == 0;
 }
 
-/// For operations that only the CPU backend has.
-[[noreturn]] void no_kernel(const std::string& operation) {
-  environment_error("mixture-of-experts models do not run on a GPU yet (" + operation +
-                    " has no kernel): set device.kind=cpu");
-}
-
 }  // namespace
 
 CudaOps::CudaOps(CudaQueue& queue, DeviceMemory& memory, bool deterministic)
-    : queue_(queue), memory_(memory), attention_(queue, deterministic, on_hopper()) {
+    : queue_(queue),
+      memory_(memory),
+      grouped_(matmul_, on_hopper()),
+      attention_(queue, deterministic, on_hopper()) {
   scratch(Lane::compute);
 }
 
@@ -117,41 +122,41 @@ void CudaOps::adamw(Lane lane, const AdamW& a) {
   check(a);
   launch_adamw(a, on(lane));
 }
-void CudaOps::route_fwd(Lane, const RouteFwd& a) {
+void CudaOps::route_fwd(Lane lane, const RouteFwd& a) {
   check(a);
-  no_kernel("route_fwd");
+  launch_route_fwd(a, scratch(lane), on(lane));
 }
-void CudaOps::route_bwd(Lane, const RouteBwd& a) {
+void CudaOps::route_bwd(Lane lane, const RouteBwd& a) {
   check(a);
-  no_kernel("route_bwd");
+  launch_route_bwd(a, on(lane));
 }
-void CudaOps::route_count(Lane, const RouteCount& a) {
+void CudaOps::route_count(Lane lane, const RouteCount& a) {
   check(a);
-  no_kernel("route_count");
+  launch_route_count(a, on(lane));
 }
-void CudaOps::dispatch_index(Lane, const DispatchIndex& a) {
+void CudaOps::dispatch_index(Lane lane, const DispatchIndex& a) {
   check(a);
-  no_kernel("dispatch_index");
+  launch_dispatch_index(a, scratch(lane), on(lane));
 }
-void CudaOps::expert_index(Lane, const ExpertIndex& a) {
+void CudaOps::expert_index(Lane lane, const ExpertIndex& a) {
   check(a);
-  no_kernel("expert_index");
+  launch_expert_index(a, scratch(lane), on(lane));
 }
-void CudaOps::gather_rows(Lane, const GatherRows& a) {
+void CudaOps::gather_rows(Lane lane, const GatherRows& a) {
   check(a);
-  no_kernel("gather_rows");
+  launch_gather_rows(a, on(lane));
 }
-void CudaOps::combine_rows(Lane, const CombineRows& a) {
+void CudaOps::combine_rows(Lane lane, const CombineRows& a) {
   check(a);
-  no_kernel("combine_rows");
+  launch_combine_rows(a, on(lane));
 }
-void CudaOps::expert_swiglu_bwd(Lane, const ExpertSwigluBwd& a) {
+void CudaOps::expert_swiglu_bwd(Lane lane, const ExpertSwigluBwd& a) {
   check(a);
-  no_kernel("expert_swiglu_bwd");
+  launch_expert_swiglu_bwd(a, on(lane));
 }
-void CudaOps::grouped_matmul(Lane, const GroupedMatmul& a) {
+void CudaOps::grouped_matmul(Lane lane, const GroupedMatmul& a) {
   check(a);
-  no_kernel("grouped_matmul");
+  grouped_.run(a, scratch(lane), on(lane));
 }
 std::int64_t CudaOps::attention_fwd_bytes(const AttentionFwd& a) const {
   return attention_.forward_bytes(a);

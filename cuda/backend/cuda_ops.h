@@ -6,6 +6,7 @@
 #include "core/cuda_memory.h"
 #include "core/cuda_queue.h"
 #include "kernels/scratch.h"
+#include "moe/grouped_matmul.h"
 #include "ops/ops.h"
 
 namespace annulus::cuda {
@@ -55,6 +56,7 @@ class CudaOps final : public Ops {
   DeviceMemory& memory_;
   std::array<DeviceBuffer, kLanes> scratch_;
   MatmulEngine matmul_;
+  GroupedMatmulEngine grouped_;
   mutable AttentionEngine attention_;  // its graphs are a cache
 };
 

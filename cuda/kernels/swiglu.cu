@@ -6,17 +6,13 @@
 //   needs  offsets are 64-bit; odd F takes one element a thread
 //   source Shazeer 2020, eq. 6; checked against src/ops/cpu
 #include "kernels/common.cuh"
+#include "kernels/sigmoid.cuh"
 #include "kernels/swiglu.h"
 
 namespace annulus::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-/// 1 / (1 + exp(-g)); 0 for very negative g.
-__device__ __forceinline__ float sigmoid(float g) {
-  return __fdividef(1.f, 1.f + expf(-g));
-}
 
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads) swiglu_fwd_kernel(const T* __restrict__ gu,  // (N, 2F)

@@ -99,9 +99,17 @@ std::vector<T> Device::elements(const Tensor& t) {
 
 Floats Device::floats(const Tensor& t) {
   if (t.dtype == DType::f32) return elements<float>(t);
-  need(t.dtype == DType::bf16, "Device::floats: f32 or bf16");
   Floats values;
-  for (const bf16 v : elements<bf16>(t)) values.push_back(widen(v));
+  const auto exact = [&](std::int64_t v) {
+    need(v < (1 << 24) && v > -(1 << 24), std::string(t.name) + ": a number that no float holds");
+    values.push_back(static_cast<float>(v));
+  };
+  if (t.dtype == DType::i32)
+    for (const std::int32_t v : elements<std::int32_t>(t)) exact(v);
+  else if (t.dtype == DType::i64)
+    for (const std::int64_t v : elements<std::int64_t>(t)) exact(v);
+  else
+    for (const bf16 v : elements<bf16>(t)) values.push_back(widen(v));
   return values;
 }
 

@@ -30,7 +30,7 @@ class Device {
   Tensor out(const char* name, DType type, Shape, std::int64_t gap = 0);
   Tensor bytes(const char* name, std::int64_t count) { return out(name, DType::u8, {count}); }
 
-  /// The elements of a tensor, or of a view, made here (f32 or bf16; f64).
+  /// The elements of a tensor, or of a view, made here (f32, bf16, or i32 and i64 below 2^24; f64).
   Floats floats(const Tensor&);
   Doubles doubles(const Tensor&);
   /// Nothing but tensors' elements has been written since they were made.
