@@ -190,6 +190,9 @@ class NcclComm final : public Comm {
   }
   void all_reduce(std::span<double> values, Reduce reduce) override { host_->all_reduce(values, reduce); }
   std::vector<std::string> all_gather(const std::string& mine) override { return host_->all_gather(mine); }
+  std::vector<std::int64_t> all_gather(std::span<const std::int64_t> mine) override {
+    return host_->all_gather(mine);
+  }
   void broadcast(std::string& bytes, int root) override { host_->broadcast(bytes, root); }
   void barrier() override { host_->barrier(); }
 

@@ -37,7 +37,7 @@ struct LayerView {
   Tensor router;          // (E, C), in place of the MLP's where the layer has experts
 };
 
-/// Experts of a rank, or their gradients.
+/// Experts of a rank, or their gradients (null where they are frozen).
 struct ExpertsView {
   Tensor wgu;  // (X, 2 Fe, C): gate | up
   Tensor wd;   // (X, C, Fe)

@@ -149,7 +149,8 @@ void Moe::backward(const RowInputs& row, const LayerView& w, const LayerView& g,
   const ExpertBuffers buffers = group.buffers(row.tokens);
   const Tensor all = work_.store.get(l_, Saved::experts);
   const ExpertsView experts = view_experts(work_.state.use(unit()));
-  const ExpertsView gradients = view_experts(work_.state.open_gradient(unit()));
+  const bool trained = static_cast<bool>(work_.state.state(unit()).grad);
+  const ExpertsView gradients = trained ? view_experts(work_.state.open_gradient(unit())) : ExpertsView{};
   {
     const Room room(work_, buffers, true);
     ExpertTravel travel(group, buffers, c.C, work_.options.compute, true);
@@ -172,7 +173,7 @@ void Moe::backward(const RowInputs& row, const LayerView& w, const LayerView& g,
         });
   }
   work_.store.release(l_, Saved::experts);
-  work_.state.reduce(unit());
+  if (trained) work_.state.reduce(unit());
   work_.state.drop(unit());
 }
 
@@ -198,10 +199,10 @@ void Moe::compute_backward(const ExpertTile& t, const ExpertRows& away, const Ex
   const Tensor h = g.wd ? dh : Tensor{}, dgu = gu;  // in place
   ops.expert_swiglu_bwd(Lane::compute,
                         {.gu = gu, .dh = dh, .share = share, .h = h, .dshare = dshare, .dgu = dgu});
-  if (g.wd) {
+  if (g.wd)
     ops.grouped_matmul(Lane::compute, {.a = dy, .b = h, .c = g.wd, .offsets = t.offsets, .gradient = true});
+  if (g.wgu)
     ops.grouped_matmul(Lane::compute, {.a = dgu, .b = x, .c = g.wgu, .offsets = t.offsets, .gradient = true});
-  }
   const Tensor out = dy;  // in place
   ops.grouped_matmul(Lane::compute, {.a = dgu, .b = w.wgu, .c = out, .offsets = t.offsets});
   ops.combine_rows(Lane::compute, {.x = out, .index = place, .y = away.x});

@@ -20,7 +20,7 @@ Grid make_grid(int rank, int world, int context, int ulysses, int expert = 1);
 /// The tensor groups of a run. `shard` owns one whole copy of the state between its members; `replica` joins
 /// the ranks that own the same piece of different copies (size 1 when shard=world). `expert` shares a layer's
 /// experts; expert_shard and expert_replica are what shard and replica are, among the ranks of one
-/// expert_index.
+/// expert_index; null where all ranks hold all experts, so that shard and replica are these too.
 struct Groups {
   std::unique_ptr<Comm> world, context, ring, ulysses, shard, replica;
   std::unique_ptr<Comm> expert, expert_shard, expert_replica;

@@ -1,4 +1,5 @@
 #include "parallel/sharded_state.h"
+#include <algorithm>
 #include <cstring>
 
 namespace annulus {
@@ -233,7 +234,7 @@ double ShardedState::square_sum(Owners owners) {
 double ShardedState::gradient_square_sum() {
   double sum = shard_.sum(square_sum(Owners::all));
   // Experts lie all over the world; of their copies one counts.
-  if (experts_.world != nullptr)
+  if (std::any_of(units_.begin(), units_.end(), [](const Unit& u) { return u.owners == Owners::experts; }))
     sum += experts_.world->sum(experts_.replica->rank() == 0 ? square_sum(Owners::experts) : 0.0);
   return sum;
 }

@@ -131,15 +131,17 @@ Groups make_groups(Backend& backend, const Comm& world, const Grid& grid, const 
   g.shard = group(shard_color(grid, node, shard));
   g.replica = group(g.shard->rank());
   g.expert = group(grid.rank / grid.expert);
-  const int color = shard_color(grid, node, shard);
-  expert_members(g.shard->size(), grid.expert);
-  g.expert_shard = group(color * grid.expert + grid.expert_index);
-  g.expert_replica = group(g.expert_shard->rank() * grid.expert + grid.expert_index);
   need(g.ring->rank() == grid.ring_index && g.ring->size() == grid.ring, "the ring group follows the grid");
   const std::int64_t copies = g.replica->size(), members = g.shard->size();
-  if (world.size() != copies * members ||
-      world.size() != std::int64_t{g.expert_shard->size()} * g.expert_replica->size() * grid.expert)
+  if (world.size() != copies * members)
     usage_error("parallel.shard=node needs the same number of ranks on every host, or parallel.shard=world");
+  if (grid.expert == 1) return g;
+  const int sharers = expert_members(g.shard->size(), grid.expert);
+  g.expert_shard = group(shard_color(grid, node, shard) * grid.expert + grid.expert_index);
+  g.expert_replica = group(g.expert_shard->rank() * grid.expert + grid.expert_index);
+  need(g.expert_shard->size() == sharers &&
+           std::int64_t{sharers} * g.expert_replica->size() * grid.expert == world.size(),
+       "experts are held by ranks of consecutive numbers on every host");
   return g;
 }
 
@@ -163,6 +165,7 @@ Groups make_loopback_groups(Backend& backend, const Grid& grid, const Node& node
   g.shard = group(piece, members, grid.rank - piece, 1);
   g.replica = group(grid.rank / members, grid.world / members, grid.rank % members, members);
   g.expert = group(grid.expert_index, grid.expert, grid.rank - grid.expert_index, 1);
+  if (grid.expert == 1) return g;
   // Holders of the same experts are `expert` ranks apart.
   const int holders = grid.world / grid.expert, holder = grid.rank / grid.expert;
   const int sharers = expert_members(members, grid.expert);
@@ -179,8 +182,8 @@ Engine::Engine(Backend& backend, Groups groups, std::unique_ptr<Arena> arena, co
       arena_(std::move(arena)),
       spec_(spec),
       state_(backend, *arena_, units_of(spec), *groups_.shard, *groups_.replica, spec.state,
-             {.shard = groups_.expert_shard.get(),
-              .replica = groups_.expert_replica.get(),
+             {.shard = (groups_.expert_shard ? groups_.expert_shard : groups_.shard).get(),
+              .replica = (groups_.expert_replica ? groups_.expert_replica : groups_.replica).get(),
               .world = groups_.world.get(),
               .part = spec.grid.expert_index,
               .parts = spec.grid.expert}),

@@ -121,7 +121,8 @@ RehearsalReport rehearse(Backend& real, const EngineSpec& spec, const Node& node
   std::int64_t step = 0;
   const auto run_step = [&] {
     const double begun = steady_seconds();
-    report.loss = engine.micro(row, 1.0 / targets).nll / static_cast<double>(row.target_count());
+    const double aux_scale = spec.aux_coefficient / static_cast<double>(row.map.shape().used);
+    report.loss = engine.micro(row, 1.0 / targets, aux_scale).nll / static_cast<double>(row.target_count());
     report.grad_norm = engine.update(1e-6, ++step).norm;
     engine.settle();
     return steady_seconds() - begun;

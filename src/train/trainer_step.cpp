@@ -98,7 +98,8 @@ void Trainer::run_step() {
   r.entropy = sums[2] * scale;
   r.flops = sums[3];
   if (r.targets == 0)
-    folder_.say("step " + std::to_string(r.step) + " has no target: its loss is 0 and its gradient zero");
+    folder_.say("step " + std::to_string(r.step) + " has no target: its loss is 0 and its gradient zero" +
+                (aux_coefficient > 0 ? ", but for the auxiliary loss" : ""));
   if (!run_.debug.gradients.empty()) {
     write_gradients();
     return;
