@@ -60,7 +60,7 @@ Forecast forecast(const EngineSpec& spec, const Node& node, Place place, const O
   f.micro_steps = (rows + spec.grid.data - 1) / spec.grid.data;
   f.tokens = rows * spec.run.data.sequence;
   const LocalRow row = row_of_documents(spec, document);
-  f.flops = static_cast<double>(rows) * model_flops(spec.model, row.map.shape());
+  f.flops = static_cast<double>(rows) * model_flops(spec.model, spec.options.lora, row.map.shape());
 
   Traffic traffic;
   Engine engine(dry,

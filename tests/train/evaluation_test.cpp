@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_that_is_not_finite_is_not_applied) {
   const auto engine = build_engine(
       *self, node, *backend, spec, false, [] {}, [](const std::string&) {});
   Staging staging(*backend);
-  fill_random(engine->state(), staging, 3, [] {});
+  fill_random(engine->state(), {0, static_cast<int>(engine->state().units().size())}, staging, 3, [] {});
   const auto masters = [&] {
     std::vector<float> all;
     for (int u = 0; u < static_cast<int>(engine->state().units().size()); ++u) {

@@ -72,7 +72,7 @@ std::string state_after(Backend& backend, Comm& world, const EngineSpec& spec) {
   engine.settle();  // the host is about to write where zeros may still be on their way
   {
     Staging staging(backend);
-    fill_random(engine.state(), staging, 5, [] {});
+    fill_random(engine.state(), {0, static_cast<int>(engine.state().units().size())}, staging, 5, [] {});
   }
   engine.masters_filled();
   for (std::int64_t step = 1; step <= 2; ++step) {
