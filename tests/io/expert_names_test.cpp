@@ -41,7 +41,8 @@ const std::string kLayer = "model.layers.3.mlp.";
 
 /// Eleven experts, so that names do not sort as numbers.
 std::vector<StoredTensor> single_tensors() {
-  std::vector<StoredTensor> all = {{kLayer + "gate.weight", {11, 5}, "BF16"}, {"model.norm.weight", {5}, "F32"}};
+  std::vector<StoredTensor> all = {{kLayer + "gate.weight", {11, 5}, "BF16"},
+                                   {"model.norm.weight", {5}, "F32"}};
   for (int e = 0; e < 11; ++e) {
     const std::string name = kLayer + "experts." + std::to_string(e) + ".";
     all.push_back({name + "gate_proj.weight", {3, 5}, "BF16"});
@@ -52,7 +53,8 @@ std::vector<StoredTensor> single_tensors() {
   return all;
 }
 
-std::vector<float> read(WeightSource& source, const std::string& name, std::int64_t from, std::int64_t count) {
+std::vector<float> read(WeightSource& source, const std::string& name, std::int64_t from,
+                        std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   source.read(name, from, count, make_tensor("t", values.data(), DType::f32, {count}));
   return values;

@@ -111,8 +111,12 @@ void compare_layouts() {
         options.model.lean_backward = per_member == 1;
         Rig rig(*backend, world->split(0), options);
         double sums[2] = {};
-        for (int i = rig.grid().data_index; i < kRows; i += rig.grid().data) {
-          const RowTotals t = rig.train(rows[static_cast<std::size_t>(i)], kScale, kAux);
+        for (int first = 0; first < kRows; first += rig.grid().data) {
+          const int i =
+              first + rig.grid().data_index;  // a group without a row enters every tile all the same
+          const WholeRow row =
+              i < kRows ? rows[static_cast<std::size_t>(i)] : make_row(kSequence, {}, 101, 0);
+          const RowTotals t = rig.train(row, kScale, kAux);
           sums[0] += t.nll;
           sums[1] += t.router.aux;
         }
