@@ -24,7 +24,7 @@ const std::vector<Command>& commands() {
        "seconds\n"
        "per step, memory, and with --profile where the time goes. --document cuts the row into documents.",
        true, run_rehearse},
-      {"tokenize", "text to a token file, in parallel over the ranks",
+      {"tokenize", "texts and chats to a token file, in parallel over the ranks",
        "annulus tokenize IN... OUT.h5 --model.path FOLDER [--data.KEY VALUE ...]\n"
        "Files and flags in any order; OUT.h5 is the last file. --data.tokenizer=bytes needs no model.",
        true, run_tokenize},
