@@ -3,6 +3,7 @@
 #   make check        all tests (no GPU), within 12 minutes on two cores, build included
 #   make check-fast   the same build, about a minute of tests
 #   make all          build only
+#   make check-big    2 GB of rows tokenized in bounded memory: minutes, and 6 GB of disk
 #   make check-slurm  the provided jobs in a real Slurm of two nodes on this machine (Debian or Ubuntu, as root)
 #   make cuda         the same build with the CUDA backend
 #   make bundle       everything that a GPU node needs, in one folder
@@ -26,7 +27,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism = none
 export OMPI_MCA_ras = ^slurm
 export OMPI_MCA_plm = ^slurm
 
-.PHONY: all setup demo check check-fast check-gpu check-slurm install cuda bundle cudnn-frontend cutlass style venv bench
+.PHONY: all setup demo check check-fast check-gpu check-big check-slurm install cuda bundle cudnn-frontend cutlass style venv bench
 
 all: setup
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -46,6 +47,9 @@ check: all venv
 
 check-fast: all
 	@cd $(BUILD) && ctest -L fast --output-on-failure -j 2
+
+check-big: all
+	@BUILD=$(BUILD) bench/big_tokenize.sh
 
 check-slurm: all
 	@BUILD=$(BUILD) tests/slurm/check.sh || [ $$? = 77 ]

@@ -56,7 +56,7 @@ const std::vector<Command>& commands() {
        "copies. --check\n"
        "computes N queries and N keys of the last layer's attention again in f64, after the timed steps.",
        true, run_rehearse},
-      {"tokenize", "text to a token file, in parallel over the ranks",
+      {"tokenize", "texts and chats to a token file, in parallel over the ranks",
        "annulus tokenize IN... OUT.h5 --model.path FOLDER [--data.KEY VALUE ...]\n"
        "Files and flags in any order; OUT.h5 is the last file. --data.tokenizer=bytes needs no model.",
        true, run_tokenize},
