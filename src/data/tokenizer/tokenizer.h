@@ -30,8 +30,8 @@ class Tokenizer {
   /// text like any other.
   void encode(std::string_view text, bool added, std::vector<std::int32_t>& to);
   /// The same of a text in which added tokens count only where they lie in one of `open` (ascending, apart).
-  /// `inside` gets a number a token: 1 where it holds a byte of one of `ranges` (ascending, apart). The edges of
-  /// ranges must not lie between characters that normalization joins.
+  /// `inside` gets a number a token: 1 where it holds a byte of one of `ranges` (ascending, apart). The edges
+  /// of ranges must not lie between characters that normalization joins.
   void encode(std::string_view text, std::span<const ByteRange> open, std::span<const ByteRange> ranges,
               std::vector<std::int32_t>& to, std::vector<std::uint8_t>& inside);
   /// The bytes that the tokens stand for; UTF-8 where the tokens are whole characters. Fails (input) on an id
