@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(printing_and_reading_back_is_the_identity) {
 }
 
 BOOST_AUTO_TEST_CASE(every_field_has_a_key_and_help) {
-  // A field without a key would be lost in the printed file. 69 keys; a new one changes this number.
+  // A field without a key would be lost in the printed file. 72 keys; a new one changes this number.
   BOOST_TEST(keys().size() == 72u);
   const std::string help = config_help();
   for (const Key& k : keys()) {
