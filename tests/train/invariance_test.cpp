@@ -42,6 +42,7 @@ struct Model {
   const std::vector<Layouts>& layouts;
   std::size_t data = std::size(kData);  // the first so many
   const char* shard = "world";
+  std::vector<std::string> flags = {};
 };
 
 RunConfig run_of(const Model& model, const Data& data, const std::string& dir, const std::string& file,
@@ -58,6 +59,7 @@ RunConfig run_of(const Model& model, const Data& data, const std::string& dir, c
                                     "--train.rows",       std::to_string(rows),
                                     "--train.steps",      "3",
                                     "--optimizer.clip",   "0.5"};
+  flags.insert(flags.end(), model.flags.begin(), model.flags.end());
   flags.insert(flags.end(), more.begin(), more.end());
   return tiny_run(model.name, flags);
 }
@@ -132,6 +134,12 @@ BOOST_AUTO_TEST_CASE(layouts_agree_with_accumulation,
 BOOST_AUTO_TEST_CASE(layouts_of_experts_agree,
                      *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
   check_invariance({"moe", 61, kExperts, 2}, 3);
+}
+BOOST_AUTO_TEST_CASE(adapters_beside_frozen_experts_agree,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  const std::vector<std::string> lora = {"--lora.rank",    "3",      "--lora.alpha",   "7",
+                                         "--lora.targets", "q_proj", "--lora.targets", "o_proj"};
+  check_invariance({"moe", 61, kExperts, 1, "world", lora}, 3);
 }
 BOOST_AUTO_TEST_CASE(replicated_experts_agree,
                      *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
