@@ -74,7 +74,7 @@ class CudaBackend final : public Backend {
   double peak_flops() const override { return cuda::peak_flops(device_.name); }
 
   std::string describe() const override {
-    std::string line = device_.name + ", " + device_.uuid + "; " + describe_libraries();
+    std::string line = device_.name + ", " + device_.uuid + device_.idle + "; " + describe_libraries();
     line.pop_back();
     for (std::size_t at = line.find('\n'); at != std::string::npos; at = line.find('\n', at))
       line.replace(at, 1, "; ");

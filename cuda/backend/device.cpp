@@ -85,7 +85,13 @@ Device take_device(const CudaOptions& options) {
     environment_error(std::to_string(options.local_size) + " ranks on this node have " +
                       std::to_string(devices) +
                       " GPUs: start one rank per GPU, or set device.share=true for a test");
-  Device device{.index = options.local_rank % devices, .name = {}, .uuid = {}};
+  Device device{.index = options.local_rank % devices, .name = {}, .uuid = {}, .idle = {}};
+  if (devices > options.local_size) {
+    const std::string all = std::to_string(devices);
+    device.idle = "; of " + all + " GPUs here " + std::to_string(options.local_size) +
+                  (options.local_size == 1 ? " is" : " are") + " used: mpirun -n " + all + " (srun -n " +
+                  all + ") and parallel.context=" + all + " use all";
+  }
   cudaDeviceProp properties{};
   cu(cudaSetDevice(device.index), "cudaSetDevice");
   cu(cudaGetDeviceProperties(&properties, device.index), "cudaGetDeviceProperties");

@@ -8,6 +8,7 @@ namespace annulus::cuda {
 struct Device {
   int index = 0;
   std::string name, uuid;
+  std::string idle;  // where the node has more GPUs than ranks: what would use them
 };
 
 /// Dense bf16 rate of the device's data sheet, flop/s; 0 for one that is not in the list.
