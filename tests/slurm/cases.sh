@@ -48,12 +48,13 @@ SH
 # The program stops by itself before the limit; Slurm's limit cannot be shorter than a minute, so most of it is
 # left to a slow epilog.
 time_limit() {
-  local lives=0 start
-  # What the uninterrupted run took to start, and half of its training; a second and a half for the save.
+  local lives=0 start size=(--train.steps $((3 * count)) --data.sequence 1024)
+  # A run three times as long as the uninterrupted one, whose steps it begins with, so that a machine that is
+  # faster or slower by then does not matter: what that one took to start, and three quarters of its training.
   start=$(date -d "$(job_field "$straight_id" StartTime)" +%s)
   site limit "ANNULUS_MARGIN=$(awk -v start="$start" -v began="$(stat -c %Y "$work/straight/facts.txt")" '
     { match($0, /"step_seconds":[0-9.]+/); train += substr($0, RSTART + 15, RLENGTH - 15) }
-    END { printf "%d", 60 - 1.5 * (began - start) - train / 2 - 1.5 }' "$work/straight/metrics.jsonl")"
+    END { printf "%d", 60 - 1.5 * (began - start) - 0.75 * train - 1.5 }' "$work/straight/metrics.jsonl")"
   submit limit --time=1 --signal=B:USR1@0 -- || return
   until ! eventually 90 "the end of a life" life_over "$id" $((lives + 1)) || is_state "$id" 'COMPLETED|FAILED|TIMEOUT'; do
     lives=$((lives + 1))
@@ -63,7 +64,7 @@ time_limit() {
   [ $lives -ge 1 ] || bad "it was not stopped"
   says limit 'time limit: saving the state' || bad "no stop by the time limit"
   says limit "resumed from .* at step" || bad "it did not resume"
-  same_curve "$run"
+  same_curve "$run" $((3 * count))
 }
 
 life_over() { requeued "$1" "$2" || is_state "$1" 'COMPLETED|FAILED|TIMEOUT'; }

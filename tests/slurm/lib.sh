@@ -63,11 +63,13 @@ ended() { # ID STATE CODE [SECONDS]
   [ "$(job_field "$1" ExitCode)" = "$3" ] || bad "job $1 ended with $(job_field "$1" ExitCode), not $3"
 }
 
-# All steps, each once and in order, with the loss of the uninterrupted run to the last digit.
+# same_curve RUN [STEPS]: all steps, each once and in order, those that the uninterrupted run has with its loss to
+# the last digit.
 curve() { sed -n 's/.*"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
 same_curve() {
-  [ "$(curve "$1" | wc -l)" = "$count" ] || bad "$1 has $(curve "$1" | wc -l) steps, not $count"
-  cmp -s <(curve "$1") <(curve "$work/straight") ||
+  local steps=${2:-$count}
+  cmp -s <(curve "$1" | cut -d' ' -f1) <(seq "$steps") || bad "$1 has not each of $steps steps once"
+  cmp -s <(curve "$1" | head -n "$count") <(curve "$work/straight") ||
     bad "the curve differs from the uninterrupted run's: $(diff <(curve "$work/straight") <(curve "$1") | head -n 3)"
 }
 
