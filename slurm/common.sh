@@ -123,8 +123,12 @@ run_ranks() {
 
 # The end may be moved while the job runs: asked again every ten minutes, and the run reads it in its folder.
 follow_end() {
-  local known=$1 end
-  while sleep "$ANNULUS_ASK"; do
+  local known=$1 end nap
+  trap 'kill "$nap" 2>/dev/null; exit' TERM
+  while kill -0 $$ 2>/dev/null; do
+    sleep "$ANNULUS_ASK" &
+    nap=$!
+    wait "$nap"
     end=$(allocation_end)
     if [ -z "$end" ] || [ "$end" = "$known" ] || [ ! -d "$run" ]; then continue; fi
     known=$end
@@ -193,7 +197,7 @@ start() {
 }
 
 annulus_train() {
-  local end idle=no
+  local end idle=no follower=''
   trap 'on_signal USR1' USR1
   trap 'on_signal TERM' TERM
   prepare
@@ -206,14 +210,18 @@ annulus_train() {
   if [ -n "$end" ] && ! has --run.until "${flags[@]}"; then
     flags+=(--run.until "$end")
     follow_end "$end" &
+    follower=$!
     say "stops with a checkpoint before $(date -d "@$end" '+%F %T')"
   fi
   say "$ini, run folder $run"
   if [ -n "$early" ]; then
+    if [ -n "$follower" ]; then kill "$follower" 2>/dev/null; fi
     say "stopped before it began"
     exit 75
   fi
   start
+  # Nothing of the job may outlive its script.
+  if [ -n "$follower" ]; then kill "$follower" 2>/dev/null; fi
   conclude
 }
 
