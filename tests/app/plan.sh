@@ -31,6 +31,17 @@ grep -q 'MFU' "$work/out" && bad "a time without rates"
 expect 0 'waiting for the ring' 1 rehearse "$work/run.ini" --device.kind cpu --ranks 4 --parallel.context 4 --steps 1 \
   --warmup 0 --bandwidth 0.001
 
+# The processes are the job, or each is a rank of a larger one.
+set -- rehearse "$work/run.ini" --device.kind cpu --steps 1 --warmup 0
+expect 0 'gradient norm' 1 "$@"
+expect 0 '^  mean ' 2 "$@" --parallel.context 2
+grep -q 'gradient norm' "$work/out" || bad "real peers have a norm"
+expect 0 '"pretended":true.*"rank":2,.*"rank":3,' 2 "$@" --parallel.context 4 --ranks 4 --rank 2 --json
+[ "$(wc -l <"$work/out")" = 1 ] || bad "--json prints more than its line"
+expect 2 'more than the --ranks 4' 2 "$@" --parallel.context 4 --ranks 4 --rank 3
+expect 2 'of a pretended job: give its --ranks' 1 "$@" --rank 1
+expect 2 'check knows what pretended peers hold' 2 "$@" --parallel.context 2 --check 3
+
 ANNULUS=$ANNULUS bench/context_sweep --svg "$work/sweep.svg" $big 8 "65536 1048576" >"$work/sweep" ||
   bad "bench/context_sweep failed"
 [ "$(grep -c '^| [0-9]' "$work/sweep")" = 2 ] || bad "not two rows: $(cat "$work/sweep")"
