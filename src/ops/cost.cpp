@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <string_view>
 
 namespace annulus {
 namespace {
@@ -27,11 +28,14 @@ std::string typed(const char* name, DType type) {
   return std::string(name) + "." + name_of(type);
 }
 
-/// "matmul" in the compute type, "matmul_into_f32" where products of bf16 are added up in f32.
+/// "matmul" or "grouped_matmul"; its rate has "_into_f32" where products of bf16 are added up in f32.
 Cost multiplies(const char* rate, const Tensor& a, const Tensor& c, double flops, double bytes) {
   const bool wide = c.dtype == DType::f32 && a.dtype != DType::f32;
   const char* suffix = wide ? "_into_f32" : a.dtype == DType::f32 ? "_f32" : "";
-  return {wide ? "matmul into f32" : "matmul", std::string(rate) + suffix, flops, bytes, 0};
+  const bool grouped = std::string_view(rate) == "grouped_matmul";
+  const char* kind =
+      grouped ? (wide ? "grouped matmul into f32" : "grouped matmul") : (wide ? "matmul into f32" : "matmul");
+  return {kind, std::string(rate) + suffix, flops, bytes, 0};
 }
 
 std::vector<Cost> attends(const char* kind, const char* rate, std::span<const AttentionBlock> blocks,

@@ -83,6 +83,39 @@ BOOST_AUTO_TEST_CASE(a_plan_counts_what_a_run_on_the_cpu_takes) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_counts_the_work_of_experts) {
+  const auto cpu = make_cpu_backend(1);
+  const auto self = make_self_comm(cpu->queue());
+  const RunConfig run =
+      tiny_run("moe", {"--data.sequence", "257", "--parallel.expert", "2", "--train.rows", "2"});
+  const ModelConfig config = model_config_of(run);
+  const Node node = pretended_node(1, 2, 2);
+  const EngineSpec spec = make_spec(config, run, make_grid(1, 2, run.parallel), DType::f32);
+  const Forecast f = forecast(spec, node, Place::host, &cpu->ops(), nullptr, {}, 0);
+  const RehearsalReport r = rehearse(*cpu, spec, node, {.started = *self, .pretended = true},
+                                     {.warmup = 0, .steps = 1, .profile = true});
+  BOOST_TEST(f.layout.total_bytes() == r.peak_bytes);
+  const auto kinds = f.kinds();
+  for (const auto& [kind, time] : r.profile.operations) BOOST_TEST(kinds.count(kind) == 1u, kind);
+  for (const char* kind : {"routing", "rows of experts", "grouped matmul"}) {
+    BOOST_TEST(r.profile.operations.count(kind) == 1u, kind);
+    BOOST_TEST(kinds.count(kind) == 1u, kind);
+  }
+  // K experts a token and layer: forward twice, for the recompute, without the last product; backward two
+  // products each for gate and up and for down. Full buffers hold more rows than an even routing makes.
+  const auto pairs = static_cast<double>(2 * 257 * config.K * config.sparse_layers()) / 2;
+  const auto product = 2.0 * static_cast<double>(config.C * config.Fe);
+  const double least = pairs * product * (3 + 2 + 2 * 3);
+  BOOST_TEST(kinds.at("grouped matmul").flops >= least);
+  BOOST_TEST(kinds.at("grouped matmul").flops < 2 * least);
+  const auto dispatch = static_cast<int>(Lane::dispatch), exchange = static_cast<int>(Collective::exchange);
+  BOOST_TEST(f.traffic.bytes[exchange][dispatch] > 0);
+  const Plan plan = make_plan(run, config, {.place = Place::host, .sizes = &cpu->ops()}, {.ranks = 2});
+  BOOST_TEST(plan.spec.grid.expert == 2);
+  BOOST_TEST(plan.forecast.traffic.bytes[exchange][dispatch] == f.traffic.bytes[exchange][dispatch]);
+  BOOST_TEST(r.profile.transfers.at("exchange on dispatch").bytes > 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_real_step_takes_no_more_than_its_plan) {
   // Without a plan every temporary is an allocation of its own, and what lives at once is seen as it happens.
   const auto cpu = make_cpu_backend(1);
