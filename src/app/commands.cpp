@@ -20,7 +20,8 @@ const std::vector<Command>& commands() {
        "there).",
        true, run_eval},
       {"plan", "memory and time of a job of any size, without a GPU",
-       "annulus plan RUN.ini [--ranks N] [--rank R] [--gpu NAME | --rates FILE] [--document TOKENS]\n"
+       "annulus plan RUN.ini [--ranks N] [--rank R] [--layers N] [--gpu NAME | --rates FILE] [--document "
+       "TOKENS]\n"
        "                     [--ranks-per-node N] [--bandwidth GB/s] [--network GB/s] [--host-memory GB] "
        "[--json]\n"
        "                     [--section.key VALUE ...]\n"
@@ -34,9 +35,10 @@ const std::vector<Command>& commands() {
        "rank sends to its node's others, --network to other nodes (without it as --bandwidth). "
        "--host-memory: a "
        "node's,\n"
-       "of which nine tenths may be pinned; no limit without it. --document cuts the row into documents. "
-       "With\n"
-       "device.kind=cpu memory alone, unless --rates is given. Code 4 and the levers that would help when "
+       "of which nine tenths may be pinned; no limit without it. --document cuts the row into documents, "
+       "--layers\n"
+       "keeps the first so many. With device.kind=cpu memory alone, unless --rates is given. Code 4 and the "
+       "levers that would help when "
        "the job "
        "does\n"
        "not fit.",

@@ -7,14 +7,6 @@
 namespace annulus {
 namespace {
 
-/// The first layers of a model, alone.
-void keep_layers(ModelConfig& model, std::int64_t layers) {
-  if (layers > model.L) usage_error("--layers is beyond the model's " + std::to_string(model.L) + " layers");
-  model.L = layers;
-  model.windows.resize(static_cast<std::size_t>(layers));
-  if (!model.sparse.empty()) model.sparse.resize(static_cast<std::size_t>(layers));
-}
-
 /// Where the processes stand: they are the job, or the first of them is rank `first` of a pretended one.
 struct Seats {
   bool pretended = false;
@@ -50,7 +42,7 @@ Seats take_seats(Program& program) {
 Exit run_rehearse(Program& program) {
   std::vector<std::string>& args = program.arguments;
   const Seats seats = take_seats(program);
-  const std::int64_t layers = take_number(args, "--layers", 0, 1);
+  const std::int64_t layers = take_layers(args);
   RehearsalOptions options;
   options.steps = take_number(args, "--steps", options.steps, 1);
   options.warmup = take_number(args, "--warmup", options.warmup, 0);
@@ -67,7 +59,7 @@ Exit run_rehearse(Program& program) {
 
   ModelConfig model = model_config_of(run);
   if (const std::string warning = check_positions(model, run); !warning.empty()) tell(warning);
-  if (layers > 0) keep_layers(model, layers);
+  keep_layers(model, layers);
   const int rank = seats.first + program.world.rank();
   const Grid grid = make_grid(rank, seats.ranks, run.parallel);
   if (options.check > 0 && !seats.pretended && grid.context() > 1)

@@ -16,6 +16,9 @@ expect 4 'does not fit.*ranks would make it fit' 1 plan $big --ranks 8 --paralle
   --data.sequence 1_000_000_000
 expect 4 'memory.offload=auto would make it fit' 1 plan bench/qwen3-8b.ini --data.sequence 131072 --memory.offload none
 
+# Two layers take 2/36 of the work of the layers, and the embedding and head as before.
+expect 0 '"fits":true' 1 plan $big --ranks 8 --parallel.context 8 --layers 2 --json
+expect 2 '--layers is beyond the model.s 36 layers' 1 plan $big --layers 37
 expect 2 '--rank must be below --ranks' 1 plan $big --ranks 8 --rank 8
 expect 2 '--ranks is "0"' 1 plan $big --ranks 0
 expect 2 '--bandwidth is "fast"' 1 plan $big --bandwidth fast
