@@ -60,13 +60,12 @@ void Trainer::saved(const std::string& path, std::int64_t step, double begun) {
 void Trainer::save() {
   finish_behind(true);
   if (saved_step_ == progress_.step) return;
-  watchdog_.enter("save", progress_.step);
+  const Watchdog::Phase phase(watchdog_, "save", progress_.step);
   const double begun = steady_seconds();
   const std::string path = folder_.checkpoint(progress_.step);
   agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
   save_state(world_, *engine_, path, facts(), run_.debug.fail);
   saved(path, progress_.step, begun);
-  watchdog_.rest();
 }
 
 bool Trainer::snapshot_fits() {
@@ -95,22 +94,20 @@ void Trainer::save_behind() {
   }
   finish_behind(true);
   if (saved_step_ == progress_.step) return;
-  watchdog_.enter("save", progress_.step);
+  const Watchdog::Phase phase(watchdog_, "save", progress_.step);
   behind_begun_ = last_save_ = steady_seconds();
   behind_step_ = progress_.step;
   const std::string path = folder_.checkpoint(behind_step_);
   agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
   behind_->begin(world_, *engine_, path, facts(), run_.debug.fail);
-  watchdog_.rest();
 }
 
 void Trainer::finish_behind(bool now) {
   if (!behind_->active()) return;
   if (!now && !behind_->written(world_)) return;
-  watchdog_.enter("save", behind_step_);
+  const Watchdog::Phase phase(watchdog_, "save", behind_step_);
   behind_->finish();
   saved(folder_.checkpoint(behind_step_), behind_step_, behind_begun_);
-  watchdog_.rest();
 }
 
 void Trainer::open_best() {
@@ -130,7 +127,7 @@ void Trainer::open_best() {
 
 void Trainer::keep_best(double loss) {
   if (!run_.checkpoint.best || !std::isfinite(loss) || (best_.step >= 0 && loss >= best_.loss)) return;
-  watchdog_.enter("save", progress_.step);
+  const Watchdog::Phase phase(watchdog_, "save", progress_.step);
   const double begun = steady_seconds();
   const std::string path = folder_.path("best.h5");
   std::map<std::string, std::string> all = facts();
