@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include "core/gigabytes.h"
 #include "io/fault.h"
 #include "train/clock.h"
 #include "train/memory_plan.h"
@@ -12,12 +13,6 @@ namespace annulus {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 1e8 ? "%.4f GB" : "%.2f GB", bytes * 1e-9);
-  return text;
-}
 
 }  // namespace
 
