@@ -10,49 +10,11 @@ using namespace annulus::test;
 
 namespace {
 
-/// Documents of awkward lengths with padding at the end; the window of 7 lies inside the longer ones.
-const std::vector<std::int64_t> kDocuments{19, 1, 23, 2};
-constexpr std::int64_t kSequence = 47;
-
 ModelConfig biased(bool tied) {
   ModelConfig c = tiny_config();
   c.qkv_bias = c.o_bias = c.mlp_bias = true;
   c.tied = tied;
   return c;
-}
-
-struct Outcome {
-  RowTotals totals;
-  Gradients gradients;
-};
-
-Outcome run_on(Backend& backend, std::unique_ptr<Comm> world, const RigOptions& options,
-               std::optional<Layout> layout = {}) {
-  Rig rig(backend, std::move(world), options, std::move(layout));
-  Outcome out;
-  for (std::uint64_t stream : {1, 2}) {  // the second row finds the first one's buffers
-    const RowTotals t = rig.train(make_row(kSequence, kDocuments, options.config.V, stream), 1.0 / 80);
-    out.totals.nll += t.nll;
-    out.totals.hits += t.hits;
-    out.totals.entropy += t.entropy;
-  }
-  out.gradients = rig.gradients();
-  return out;
-}
-
-Outcome run(const RigOptions& options, std::optional<Layout> layout = {}) {
-  const auto backend = make_cpu_backend(1);
-  return run_on(*backend, make_self_comm(backend->queue()), options, std::move(layout));
-}
-
-/// What a pass on the dry backend says, over another row than the tests run.
-Layout plan(const RigOptions& options, int ranks) {
-  const auto real = make_cpu_backend(1);
-  const auto dry = make_dry_backend(Place::host, &real->ops());
-  Rig rig(*dry, make_loopback_comm(dry->queue(), 0, ranks), options);
-  rig.train(make_row(kSequence, {kSequence}, options.config.V, 9), 1.0);
-  rig.gradients();
-  return rig.arena().layout();
 }
 
 /// Leaves with anything but zeros.
@@ -61,10 +23,6 @@ std::size_t moved(const Gradients& gradients) {
   for (const auto& [name, g] : gradients)
     if (std::any_of(g.begin(), g.end(), [](float x) { return x != 0; })) ++n;
   return n;
-}
-
-bool same(const RowTotals& a, const RowTotals& b) {
-  return a.nll == b.nll && a.hits == b.hits && a.entropy == b.entropy;
 }
 
 }  // namespace
@@ -76,7 +34,7 @@ BOOST_AUTO_TEST_CASE(memory_options_change_no_bit_of_loss_or_gradients) {
     RigOptions options{.config = biased(tied)};
     if (tied) options.model.lora = tiny_lora();
     options.model.recompute = false;
-    const Outcome want = run(options);
+    const Outcome want = train_two_rows(options);
     BOOST_TEST(want.totals.nll > 0);
     BOOST_TEST(moved(want.gradients) == want.gradients.size());
     for (const bool recompute : {false, true})
@@ -87,7 +45,7 @@ BOOST_AUTO_TEST_CASE(memory_options_change_no_bit_of_loss_or_gradients) {
             options.model.keep_attention = keep;
             options.model.lean_backward = lean;
             options.model.offload_layers = offload;
-            const Outcome got = run(options);
+            const Outcome got = train_two_rows(options);
             BOOST_TEST_INFO("tied " << tied << " recompute " << recompute << " keep " << keep << " lean "
                                     << lean << " offload " << offload);
             BOOST_TEST(same(got.totals, want.totals));
@@ -100,13 +58,13 @@ BOOST_AUTO_TEST_CASE(tiles_change_sums_in_their_last_digits_alone) {
   for (const LoraConfig& lora : {LoraConfig{}, tiny_lora()}) {
     RigOptions options{.config = biased(false)};
     options.model.lora = lora;
-    const Outcome want = run(options);
+    const Outcome want = train_two_rows(options);
     for (const std::int64_t tile : {1, 13, 48, 1000})
       for (const std::int64_t groups : {1, 2}) {
         options.model.mlp_tile = tile;
         options.model.loss_tile = tile == 1 ? 17 : tile;
         options.groups = groups;
-        const Outcome got = run(options);
+        const Outcome got = train_two_rows(options);
         BOOST_TEST_INFO("tile " << tile << " groups " << groups << " rank " << lora.rank);
         // Measured 9e-9 and 9e-7, with tiles of one token.
         BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 1e-6 * want.totals.nll);
@@ -124,13 +82,13 @@ BOOST_AUTO_TEST_CASE(a_planned_arena_gives_what_a_loose_one_gives) {
       options.model.offload_layers = offload;
       options.model.mlp_tile = 11;
       options.model.loss_tile = 13;
-      const Outcome want = run(options);
+      const Outcome want = train_two_rows(options);
 
-      const Layout layout = plan(options, 1);
+      const Layout layout = plan_of_rows(options, 1);
       BOOST_TEST(layout.pool_bytes >= layout.live_bytes);
       BOOST_TEST(layout.pool_bytes <= layout.live_bytes * 1.1);
 
-      const Outcome got = run(options, layout);
+      const Outcome got = train_two_rows(options, layout);
       BOOST_TEST(same(got.totals, want.totals));
       BOOST_TEST((got.gradients == want.gradients));
     }
@@ -153,14 +111,14 @@ BOOST_AUTO_TEST_CASE(lanes_may_run_in_any_order, *boost::unit_test::label("slow"
         options.model.mlp_tile = 20;
         const auto real = make_cpu_backend(1);
         const auto world = [&] { return make_loopback_comm(real->queue(), 0, ranks); };
-        const Outcome want = run_on(*real, world(), options);
+        const Outcome want = train_two_rows(*real, world(), options);
         // Of four ranks the first holds a quarter of each unit.
         BOOST_TEST(moved(want.gradients) >= (ranks == 1 ? want.gradients.size() : lean ? 6u : 14u));
-        const Layout layout = plan(options, ranks);
+        const Layout layout = plan_of_rows(options, ranks);
         for (int order = 0; order < kLanes + 3; ++order) {
           LazyBackend late(*real, static_cast<Lane>(order % kLanes),
                            static_cast<std::uint64_t>(order / kLanes * order));
-          const Outcome got = run_on(late, world(), options, layout);
+          const Outcome got = train_two_rows(late, world(), options, layout);
           BOOST_TEST_INFO("ranks " << ranks << " context " << context << " recompute " << recompute
                                    << " lean " << lean << " order " << order);
           BOOST_TEST(same(got.totals, want.totals));
@@ -173,7 +131,7 @@ BOOST_AUTO_TEST_CASE(lanes_may_run_in_any_order, *boost::unit_test::label("slow"
 BOOST_AUTO_TEST_CASE(a_gradient_keeps_its_place_through_the_next_layers_mlp) {
   RigOptions options;
   options.context = 2;
-  const Layout layout = plan(options, 2);
+  const Layout layout = plan_of_rows(options, 2);
   const std::vector<Tenant>& tenants = layout.phases.at("micro");
   const auto named = [&](const char* name) {
     std::vector<Tenant> found;
@@ -194,7 +152,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_keeps_its_place_through_the_next_layers_mlp) {
 BOOST_AUTO_TEST_CASE(evaluation_gives_the_loss_of_training_in_less_memory) {
   const auto backend = make_cpu_backend(1);
   Rig rig(*backend, make_self_comm(backend->queue()), {});
-  const WholeRow row = make_row(kSequence, kDocuments, 101, 4);
+  const WholeRow row = make_row(kTinySequence, kTinyDocuments, 101, 4);
   const RowTotals trained = rig.train(row, 1.0);
   const Gradients before = rig.gradients();
   BOOST_TEST(same(rig.eval(row), trained));
@@ -218,7 +176,7 @@ void check_differences(const LoraConfig& lora, double reach) {
   options.model.lora = lora;
   const auto backend = make_cpu_backend(1);
   Rig rig(*backend, make_self_comm(backend->queue()), options);
-  const WholeRow row = make_row(kSequence, kDocuments, options.config.V, 5);
+  const WholeRow row = make_row(kTinySequence, kTinyDocuments, options.config.V, 5);
   rig.train(row, 1.0);
   const Gradients gradients = rig.gradients();
   // One step along each leaf's gradient, both ways: the loss must change by its square. Tiny in f32, so the
@@ -257,7 +215,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_adapters_agree_with_differences_of_the_loss) {
 BOOST_AUTO_TEST_CASE(frozen_weights_have_no_gradient_anywhere) {
   RigOptions options{.config = biased(false)};
   options.model.lora = tiny_lora();
-  const Layout layout = plan(options, 2);
+  const Layout layout = plan_of_rows(options, 2);
   std::int64_t adapters = 0, most = 0, kept = 0;  // bytes of all in f32, of the largest unit
   for (const Unit& unit : make_units(options.config, options.model.lora)) {
     if (!is_trained(unit)) continue;
@@ -276,7 +234,7 @@ BOOST_AUTO_TEST_CASE(frozen_weights_have_no_gradient_anywhere) {
 BOOST_AUTO_TEST_CASE(fresh_adapters_change_nothing) {
   RigOptions options{.config = biased(false)};
   const auto backend = make_cpu_backend(1);
-  const WholeRow row = make_row(kSequence, kDocuments, options.config.V, 7);
+  const WholeRow row = make_row(kTinySequence, kTinyDocuments, options.config.V, 7);
   Rig plain(*backend, make_self_comm(backend->queue()), options);
   options.model.lora = tiny_lora();
   options.weights = [](const Parameter& p, std::int64_t from, const Tensor& to) {
@@ -301,7 +259,7 @@ BOOST_AUTO_TEST_CASE(a_stop_at_any_layer_edge_leaves_a_model_that_still_works) {
   options.model.at_layer = [&] {
     if (edges++ == stop_at) usage_error("stopped.");
   };
-  const WholeRow row = make_row(kSequence, kDocuments, options.config.V, 6);
+  const WholeRow row = make_row(kTinySequence, kTinyDocuments, options.config.V, 6);
   Rig rig(*backend, make_self_comm(backend->queue()), options);
   const RowTotals want = rig.train(row, 1.0);
   const Gradients gradients = rig.gradients();
@@ -321,7 +279,7 @@ BOOST_AUTO_TEST_CASE(a_stop_at_any_layer_edge_leaves_a_model_that_still_works) {
 BOOST_AUTO_TEST_CASE(a_row_of_padding_alone_adds_nothing) {
   const auto backend = make_cpu_backend(1);
   Rig rig(*backend, make_self_comm(backend->queue()), {});
-  const RowTotals t = rig.train(make_row(kSequence, {}, 101, 0), 1.0);
+  const RowTotals t = rig.train(make_row(kTinySequence, {}, 101, 0), 1.0);
   BOOST_TEST(same(t, {}));
   for (const auto& [name, g] : rig.gradients())
     for (float x : g) BOOST_REQUIRE_MESSAGE(x == 0, name);
@@ -329,9 +287,9 @@ BOOST_AUTO_TEST_CASE(a_row_of_padding_alone_adds_nothing) {
 
 BOOST_AUTO_TEST_CASE(bf16_follows_f32) {
   RigOptions options{.config = biased(false)};
-  const Outcome want = run(options);
+  const Outcome want = train_two_rows(options);
   options.model.compute = DType::bf16;
-  const Outcome got = run(options);
+  const Outcome got = train_two_rows(options);
   // bf16 keeps 8 bits; measured 4.6e-4 and 0.046.
   BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 5e-3 * want.totals.nll);
   BOOST_TEST(worst_leaf(got.gradients, want.gradients) <= 0.1);

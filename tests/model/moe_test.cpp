@@ -13,11 +13,6 @@ using namespace annulus::test;
 
 namespace {
 
-/// An odd length with padding at its end.
-const std::vector<std::int64_t> kDocuments{19, 1, 23, 2};
-constexpr std::int64_t kSequence = 47;
-constexpr double kScale = 1.0 / 80, kAux = 0.03 / 90;
-
 /// Layers with experts, without, with.
 ModelConfig with_experts(std::int64_t E, std::int64_t K, bool normalize = true) {
   ModelConfig c = tiny_config();
@@ -35,43 +30,6 @@ RigOptions options_of(std::int64_t E = 12, std::int64_t K = 3) {
   return o;
 }
 
-struct Outcome {
-  RowTotals totals;
-  Gradients gradients;
-};
-
-Outcome run_on(Backend& backend, std::unique_ptr<Comm> world, const RigOptions& options,
-               std::optional<Layout> layout = {}) {
-  Rig rig(backend, std::move(world), options, std::move(layout));
-  Outcome out;
-  for (std::uint64_t stream : {1, 2}) {  // the second row finds the first one's buffers
-    const RowTotals t = rig.train(make_row(kSequence, kDocuments, options.config.V, stream), kScale, kAux);
-    out.totals.nll += t.nll;
-    out.totals.router.aux += t.router.aux;
-    out.totals.router.load_max = std::max(out.totals.router.load_max, t.router.load_max);
-  }
-  out.gradients = rig.gradients();
-  return out;
-}
-
-Outcome run(const RigOptions& options, std::optional<Layout> layout = {}) {
-  const auto backend = make_cpu_backend(1);
-  return run_on(*backend, make_self_comm(backend->queue()), options, std::move(layout));
-}
-
-Layout plan(const RigOptions& options, int ranks) {
-  const auto real = make_cpu_backend(1);
-  const auto dry = make_dry_backend(Place::host, &real->ops());
-  Rig rig(*dry, make_loopback_comm(dry->queue(), 0, ranks), options);
-  rig.train(make_row(kSequence, {kSequence}, options.config.V, 9), 1.0, 1.0);
-  rig.gradients();
-  return rig.arena().layout();
-}
-
-bool same(const RowTotals& a, const RowTotals& b) {
-  return a.nll == b.nll && a.router.aux == b.router.aux && a.router.load_max == b.router.load_max;
-}
-
 void check_close(const Outcome& got, const Outcome& want) {
   BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 1e-6 * want.totals.nll);
   BOOST_TEST(std::abs(got.totals.router.aux - want.totals.router.aux) <= 1e-6 * want.totals.router.aux);
@@ -87,13 +45,13 @@ void compare_layouts() {
   constexpr int kRows = 4;
   std::vector<WholeRow> rows;
   for (int i = 0; i < kRows; ++i)
-    rows.push_back(i == 3 ? make_row(kSequence, {5}, 101, 30)
-                          : make_row(kSequence, kDocuments, 101, static_cast<std::uint64_t>(31 + i)));
+    rows.push_back(i == 3 ? make_row(kTinySequence, {5}, 101, 30)
+                          : make_row(kTinySequence, kTinyDocuments, 101, static_cast<std::uint64_t>(31 + i)));
   const auto alone_backend = make_cpu_backend(1);
   Rig one(*alone_backend, make_self_comm(alone_backend->queue()), options_of());
   double nll = 0, aux = 0;
   for (const WholeRow& row : rows) {
-    const RowTotals t = one.train(row, kScale, kAux);
+    const RowTotals t = one.train(row, kTinyScale, kTinyAux);
     nll += t.nll;
     aux += t.router.aux;
   }
@@ -115,8 +73,8 @@ void compare_layouts() {
           const int i =
               first + rig.grid().data_index;  // a group without a row enters every tile all the same
           const WholeRow row =
-              i < kRows ? rows[static_cast<std::size_t>(i)] : make_row(kSequence, {}, 101, 0);
-          const RowTotals t = rig.train(row, kScale, kAux);
+              i < kRows ? rows[static_cast<std::size_t>(i)] : make_row(kTinySequence, {}, 101, 0);
+          const RowTotals t = rig.train(row, kTinyScale, kTinyAux);
           sums[0] += t.nll;
           sums[1] += t.router.aux;
         }
@@ -139,7 +97,7 @@ void perturb() {
     options.expert = expert;
     Rig rig(*backend, world->split(0), options);
     const auto loss_of = [&](std::int64_t changed) {
-      WholeRow row = make_row(kSequence, kDocuments, 101, 21);
+      WholeRow row = make_row(kTinySequence, kTinyDocuments, 101, 21);
       for (std::int64_t p = 0; p < row.shape.used; ++p)
         if (p < 20 || p >= 43) row.targets[static_cast<std::size_t>(p)] = -1;
       if (changed >= 0) {
@@ -184,7 +142,7 @@ BOOST_AUTO_TEST_CASE(units_of_experts_follow_all_others) {
 BOOST_AUTO_TEST_CASE(memory_options_change_no_bit_with_experts) {
   RigOptions options = options_of();
   options.model.recompute = false;
-  const Outcome want = run(options);
+  const Outcome want = train_two_rows(options);
   BOOST_TEST(want.totals.nll > 0);
   BOOST_TEST(want.totals.router.aux >= 3.0);  // balanced: K for each row
   for (const auto& [name, g] : want.gradients)
@@ -197,7 +155,7 @@ BOOST_AUTO_TEST_CASE(memory_options_change_no_bit_with_experts) {
           options.model.keep_attention = keep;
           options.model.lean_backward = lean;
           options.model.offload_layers = offload;
-          const Outcome got = run(options);
+          const Outcome got = train_two_rows(options);
           BOOST_TEST_INFO("recompute " << recompute << " keep " << keep << " lean " << lean << " offload "
                                        << offload);
           BOOST_TEST(same(got.totals, want.totals));
@@ -209,11 +167,11 @@ BOOST_AUTO_TEST_CASE(tiles_of_experts_change_sums_in_their_last_digits_alone) {
   for (const auto& [E, K] : {std::pair<std::int64_t, std::int64_t>{12, 3}, {5, 1}, {4, 4}}) {
     RigOptions options = options_of(E, K);
     options.model.expert_tile = 0;
-    const Outcome want = run(options);
+    const Outcome want = train_two_rows(options);
     for (const std::int64_t tile : {1, 7, 48, 1000}) {
       options.model.expert_tile = tile;
       BOOST_TEST_INFO("experts " << K << " of " << E << ", tile " << tile);
-      check_close(run(options), want);
+      check_close(train_two_rows(options), want);
     }
   }
 }
@@ -223,7 +181,7 @@ BOOST_AUTO_TEST_CASE(a_planned_arena_gives_what_a_loose_one_gives_with_experts) 
     RigOptions options = options_of();
     options.model.recompute = recompute;
     options.model.offload_layers = 2;
-    const Outcome want = run(options), got = run(options, plan(options, 1));
+    const Outcome want = train_two_rows(options), got = train_two_rows(options, plan_of_rows(options, 1));
     BOOST_TEST(same(got.totals, want.totals));
     BOOST_TEST((got.gradients == want.gradients));
   }
@@ -245,12 +203,12 @@ BOOST_AUTO_TEST_CASE(lanes_of_experts_may_run_in_any_order, *boost::unit_test::l
       options.model.offload_layers = options.config.L;
       const auto real = make_cpu_backend(1);
       const auto world = [&, n = ranks] { return make_loopback_comm(real->queue(), 0, n); };
-      const Outcome want = run_on(*real, world(), options);
-      const Layout layout = plan(options, ranks);
+      const Outcome want = train_two_rows(*real, world(), options);
+      const Layout layout = plan_of_rows(options, ranks);
       for (int order = 0; order < kLanes + 3; ++order) {
         LazyBackend late(*real, static_cast<Lane>(order % kLanes),
                          static_cast<std::uint64_t>(order / kLanes * order));
-        const Outcome got = run_on(late, world(), options, layout);
+        const Outcome got = train_two_rows(late, world(), options, layout);
         BOOST_TEST_INFO("ranks " << ranks << " context " << context << " expert " << expert << " lean "
                                  << lean << " order " << order);
         BOOST_TEST(same(got.totals, want.totals));
@@ -267,18 +225,18 @@ BOOST_AUTO_TEST_CASE(a_stop_at_any_layer_edge_leaves_experts_that_still_work) {
   options.model.at_layer = [&] {
     if (edges++ == stop_at) usage_error("stopped.");
   };
-  const WholeRow row = make_row(kSequence, kDocuments, options.config.V, 6);
+  const WholeRow row = make_row(kTinySequence, kTinyDocuments, options.config.V, 6);
   Rig rig(*backend, make_self_comm(backend->queue()), options);
-  const RowTotals want = rig.train(row, 1.0, kAux);
+  const RowTotals want = rig.train(row, 1.0, kTinyAux);
   const Gradients gradients = rig.gradients();
   const int all = edges;
   for (stop_at = 0; stop_at < all; ++stop_at) {
     edges = 0;
-    BOOST_CHECK_THROW(rig.train(row, 1.0, kAux), Error);
+    BOOST_CHECK_THROW(rig.train(row, 1.0, kTinyAux), Error);
     rig.model().abandon();
     rig.zero_gradients();
     edges = all;
-    BOOST_TEST(same(rig.train(row, 1.0, kAux), want));
+    BOOST_TEST(same(rig.train(row, 1.0, kTinyAux), want));
     BOOST_TEST((rig.gradients() == gradients));
   }
 }
@@ -286,7 +244,7 @@ BOOST_AUTO_TEST_CASE(a_stop_at_any_layer_edge_leaves_experts_that_still_work) {
 BOOST_AUTO_TEST_CASE(padding_is_not_routed) {
   const auto backend = make_cpu_backend(1);
   Rig rig(*backend, make_self_comm(backend->queue()), options_of());
-  const RowTotals t = rig.train(make_row(kSequence, {}, 101, 0), 1.0, 1.0);
+  const RowTotals t = rig.train(make_row(kTinySequence, {}, 101, 0), 1.0, 1.0);
   BOOST_TEST(same(t, {}));
   for (const auto& [name, g] : rig.gradients())
     for (float x : g) BOOST_REQUIRE_MESSAGE(x == 0, name);

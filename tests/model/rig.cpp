@@ -188,6 +188,42 @@ Gradients Rig::gradients() {
   return all;
 }
 
+Outcome train_two_rows(Backend& backend, std::unique_ptr<Comm> world, const RigOptions& options,
+                       std::optional<Layout> layout) {
+  Rig rig(backend, std::move(world), options, std::move(layout));
+  Outcome out;
+  for (std::uint64_t stream : {1, 2}) {
+    const RowTotals t =
+        rig.train(make_row(kTinySequence, kTinyDocuments, options.config.V, stream), kTinyScale, kTinyAux);
+    out.totals.nll += t.nll;
+    out.totals.hits += t.hits;
+    out.totals.entropy += t.entropy;
+    out.totals.router.aux += t.router.aux;
+    out.totals.router.load_max = std::max(out.totals.router.load_max, t.router.load_max);
+  }
+  out.gradients = rig.gradients();
+  return out;
+}
+
+Outcome train_two_rows(const RigOptions& options, std::optional<Layout> layout) {
+  const auto backend = make_cpu_backend(1);
+  return train_two_rows(*backend, make_self_comm(backend->queue()), options, std::move(layout));
+}
+
+Layout plan_of_rows(const RigOptions& options, int ranks) {
+  const auto real = make_cpu_backend(1);
+  const auto dry = make_dry_backend(Place::host, &real->ops());
+  Rig rig(*dry, make_loopback_comm(dry->queue(), 0, ranks), options);
+  rig.train(make_row(kTinySequence, {kTinySequence}, options.config.V, 9), 1.0, 1.0);
+  rig.gradients();
+  return rig.arena().layout();
+}
+
+bool same(const RowTotals& a, const RowTotals& b) {
+  return a.nll == b.nll && a.hits == b.hits && a.entropy == b.entropy && a.router.aux == b.router.aux &&
+         a.router.load_max == b.router.load_max;
+}
+
 double worst_leaf(const Gradients& got, const Gradients& want) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   if (got.size() != want.size()) return kNever;

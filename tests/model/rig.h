@@ -79,6 +79,25 @@ class Rig {
   std::unique_ptr<Model> model_;
 };
 
+/// A row of odd length: documents of awkward lengths with padding at the end. The window of tiny_config()
+/// lies inside the longer ones.
+inline const std::vector<std::int64_t> kTinyDocuments{19, 1, 23, 2};
+inline constexpr std::int64_t kTinySequence = 47;
+inline constexpr double kTinyScale = 1.0 / 80, kTinyAux = 0.03 / 90;
+
+/// What two such rows give, the second of which finds the first one's buffers.
+struct Outcome {
+  RowTotals totals;  // summed; of the load the largest
+  Gradients gradients;
+};
+Outcome train_two_rows(Backend&, std::unique_ptr<Comm> world, const RigOptions&, std::optional<Layout> = {});
+/// Alone, on a CPU backend of its own.
+Outcome train_two_rows(const RigOptions&, std::optional<Layout> = {});
+/// What a pass on the dry backend says, over another row.
+Layout plan_of_rows(const RigOptions&, int ranks);
+
+/// To the last bit.
+bool same(const RowTotals&, const RowTotals&);
 /// The largest over the leaves of |got - want| / max(|want|, 1e-3 of the whole gradient's norm).
 double worst_leaf(const Gradients& got, const Gradients& want);
 
