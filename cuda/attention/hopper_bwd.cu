@@ -21,6 +21,7 @@ namespace {
 using namespace hopper;
 
 constexpr int kN = 128;  // keys of a tile
+constexpr int kM = 80;   // queries of a tile
 constexpr int kD = 128;
 constexpr int kStages = 2;
 constexpr int kThreads = 384;
@@ -40,7 +41,6 @@ struct BwdArgs {
   float scale, scale_log2;
 };
 
-template <int kM>
 struct __align__(1024) BwdShared {
   __nv_bfloat16 k[2][kN * 64], v[2][kN * 64];  // panels of 64 columns
   __nv_bfloat16 q[kStages][2][kM * 64], d_o[kStages][2][kM * 64];
@@ -80,7 +80,6 @@ __device__ __forceinline__ int high_key(const BwdArgs& a, int q) {
 
 /// Query tiles [begin, end) that see some key of a tile. Both bounds of a query's keys grow with it, so that
 /// a tile of queries sees one interval: from its first query's low to its last one's high.
-template <int kM>
 __device__ int2 query_tiles(const BwdArgs& a, int key_begin, int key_end) {
   const int tiles = (a.q_count + kM - 1) / kM;
   int lo = 0, hi = tiles;  // first tile whose last query sees beyond key_begin
@@ -103,12 +102,11 @@ __device__ int2 query_tiles(const BwdArgs& a, int key_begin, int key_end) {
   return {begin, lo};
 }
 
-template <int kM>
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_bwd_kernel(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap do_map,
                       const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                       const __grid_constant__ CUtensorMap dq_map, const BwdArgs a) {
-  using Shared = BwdShared<kM>;
+  using Shared = BwdShared;
   constexpr int kS = kM / 2;        // accumulators a thread of a (64, kM) tile
   constexpr int kChunks = kM / 16;  // steps of 16 queries
   extern __shared__ __align__(1024) char raw[];
@@ -118,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int n = blockIdx.x % key_tiles, kv_head = blockIdx.x / key_tiles;
   const int key_begin = n * kN, key_end = min(key_begin + kN, a.k_count);
   const int heads = a.H / a.G;
-  const int2 tiles = query_tiles<kM>(a, key_begin, key_end);
+  const int2 tiles = query_tiles(a, key_begin, key_end);
   const int steps = max(tiles.y - tiles.x, 0) * heads;
   // Step t: tiles from the last to the first, all heads of the group within a tile.
   const auto tile_of = [&](int t) { return tiles.y - 1 - t / heads; };
@@ -355,7 +353,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-template <int kM>
 void launch(const AttentionBwd& x, const AttentionBlock& b, const Tensor& dq, int* turns,
             cudaStream_t stream) {
   const int64_t H = x.q.shape[1], G = x.k.shape[1];
@@ -389,9 +386,9 @@ void launch(const AttentionBwd& x, const AttentionBlock& b, const Tensor& dq, in
   const CUtensorMap v_map = make_head_map(rows(x.v, b.k_at), b.k_count, G, kD, x.v.stride(), kN);
   const CUtensorMap dq_map =
       make_sum_map(dq.as<float>() + b.q_at * dq.stride(), b.q_count, H, kD, dq.stride(), kM);
-  constexpr int bytes = int(sizeof(BwdShared<kM>));
+  constexpr int bytes = int(sizeof(BwdShared));
   static_assert(bytes <= 227 * 1024, "shared memory of a block");
-  auto* kernel = hopper_bwd_kernel<kM>;
+  auto* kernel = hopper_bwd_kernel;
   cu(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
      "shared memory of hopper_bwd");
   const int64_t tiles = (b.q_count + kM - 1) / kM;
@@ -405,17 +402,14 @@ void launch(const AttentionBwd& x, const AttentionBlock& b, const Tensor& dq, in
 }  // namespace
 
 int64_t hopper_bwd_turn_bytes(int64_t queries, int64_t H) {
-  return (queries + 63) / 64 * H * int64_t(sizeof(int));
+  return (queries + kM - 1) / kM * H * int64_t(sizeof(int));
 }
 
 void launch_hopper_bwd(const AttentionBwd& x, const AttentionBlock& b, const Tensor& dq, int* turns,
                        cudaStream_t stream) {
   need(x.q.shape[2] == kD, "hopper attention backward: D must be 128");
   if (b.q_count == 0 || b.k_count == 0) return;
-  if (b.cover == Cover::full)
-    launch<80>(x, b, dq, turns, stream);
-  else
-    launch<64>(x, b, dq, turns, stream);
+  launch(x, b, dq, turns, stream);
 }
 
 }  // namespace annulus::cuda
