@@ -76,6 +76,9 @@ Mark CudaQueue::mark(Lane lane) {
 void CudaQueue::wait(Lane lane, Mark mark) {
   const Slot* s = slot(mark);
   if (s == nullptr || s->lane == lane) return;  // a lane runs in order
+  std::uint64_t& latest = waited_[static_cast<std::size_t>(lane)][static_cast<std::size_t>(s->lane)];
+  if (mark.id <= latest) return;
+  latest = mark.id;
   cu(cudaStreamWaitEvent(stream(lane), s->event.get(), 0), "cudaStreamWaitEvent");
 }
 

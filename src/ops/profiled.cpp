@@ -160,7 +160,8 @@ class ProfiledBackend::TimedOps final : public Ops {
     timed("swiglu", l, [&] { ops_.expert_swiglu_bwd(l, a); });
   }
   void grouped_matmul(Lane l, const GroupedMatmul& a) override {
-    timed(a.gradient ? "grouped matmul into f32" : "grouped matmul", l, [&] { ops_.grouped_matmul(l, a); });
+    timed(a.c.dtype == a.a.dtype ? "grouped matmul" : "grouped matmul into f32", l,
+          [&] { ops_.grouped_matmul(l, a); });
   }
 
   std::int64_t attention_fwd_bytes(const AttentionFwd& a) const override {

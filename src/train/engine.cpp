@@ -97,7 +97,7 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   s.options.mlp_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 28 : 26), 2 * model.F, 1024);
   s.options.loss_tile = tile(run.memory.loss_tile, std::int64_t{1} << (device ? 29 : 26), model.V, 128);
   // The rows of a tile: expanded twice, and the products of gate, up and down.
-  s.options.expert_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 29 : 26),
+  s.options.expert_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 30 : 26),
                                model.K * (2 * model.C + 3 * model.Fe), 256);
   s.options.imbalance = run.moe.imbalance;
   // A frozen router learns nothing from the auxiliary loss: it is off unless asked for.

@@ -86,32 +86,32 @@ void DryOps::cast(Lane l, const Cast& a) {
 void DryOps::adamw(Lane l, const AdamW& a) {
   run(l, a);
 }
-void DryOps::route_fwd(Lane, const RouteFwd& a) {
-  check(a);
+void DryOps::route_fwd(Lane l, const RouteFwd& a) {
+  run(l, a);
 }
-void DryOps::route_bwd(Lane, const RouteBwd& a) {
-  check(a);
+void DryOps::route_bwd(Lane l, const RouteBwd& a) {
+  run(l, a);
 }
-void DryOps::route_count(Lane, const RouteCount& a) {
-  check(a);
+void DryOps::route_count(Lane l, const RouteCount& a) {
+  run(l, a);
 }
-void DryOps::dispatch_index(Lane, const DispatchIndex& a) {
-  check(a);
+void DryOps::dispatch_index(Lane l, const DispatchIndex& a) {
+  run(l, a);
 }
-void DryOps::expert_index(Lane, const ExpertIndex& a) {
-  check(a);
+void DryOps::expert_index(Lane l, const ExpertIndex& a) {
+  run(l, a);
 }
-void DryOps::gather_rows(Lane, const GatherRows& a) {
-  check(a);
+void DryOps::gather_rows(Lane l, const GatherRows& a) {
+  run(l, a);
 }
-void DryOps::combine_rows(Lane, const CombineRows& a) {
-  check(a);
+void DryOps::combine_rows(Lane l, const CombineRows& a) {
+  run(l, a);
 }
-void DryOps::expert_swiglu_bwd(Lane, const ExpertSwigluBwd& a) {
-  check(a);
+void DryOps::expert_swiglu_bwd(Lane l, const ExpertSwigluBwd& a) {
+  run(l, a);
 }
-void DryOps::grouped_matmul(Lane, const GroupedMatmul& a) {
-  check(a);
+void DryOps::grouped_matmul(Lane l, const GroupedMatmul& a) {
+  run(l, a);
 }
 
 std::int64_t DryOps::attention_fwd_bytes(const AttentionFwd& a) const {
