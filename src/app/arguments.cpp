@@ -48,6 +48,18 @@ std::int64_t take_number(std::vector<std::string>& arguments, const std::string&
   return value;
 }
 
+std::int64_t take_layers(std::vector<std::string>& arguments) {
+  return take_number(arguments, "--layers", 0, 1);
+}
+
+void keep_layers(ModelConfig& model, std::int64_t layers) {
+  if (layers == 0) return;
+  if (layers > model.L) usage_error("--layers is beyond the model's " + std::to_string(model.L) + " layers");
+  model.L = layers;
+  model.windows.resize(static_cast<std::size_t>(layers));
+  if (!model.sparse.empty()) model.sparse.resize(static_cast<std::size_t>(layers));
+}
+
 double take_real(std::vector<std::string>& arguments, const std::string& name) {
   const std::optional<std::string> text = take_value(arguments, name);
   if (!text) return 0;

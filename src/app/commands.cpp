@@ -20,7 +20,8 @@ const std::vector<Command>& commands() {
        "there).",
        true, run_eval},
       {"plan", "memory and time of a job of any size, without a GPU",
-       "annulus plan RUN.ini [--ranks N] [--rank R] [--gpu NAME | --rates FILE] [--document TOKENS]\n"
+       "annulus plan RUN.ini [--ranks N] [--rank R] [--layers N] [--gpu NAME | --rates FILE] [--document "
+       "TOKENS]\n"
        "                     [--ranks-per-node N] [--bandwidth GB/s] [--network GB/s] [--host-memory GB] "
        "[--json]\n"
        "                     [--section.key VALUE ...]\n"
@@ -34,27 +35,32 @@ const std::vector<Command>& commands() {
        "rank sends to its node's others, --network to other nodes (without it as --bandwidth). "
        "--host-memory: a "
        "node's,\n"
-       "of which nine tenths may be pinned; no limit without it. --document cuts the row into documents. "
-       "With\n"
-       "device.kind=cpu memory alone, unless --rates is given. Code 4 and the levers that would help when "
+       "of which nine tenths may be pinned; no limit without it. --document cuts the row into documents, "
+       "--layers\n"
+       "keeps the first so many. With device.kind=cpu memory alone, unless --rates is given. Code 4 and the "
+       "levers that would help when "
        "the job "
        "does\n"
        "not fit.",
        true, run_plan},
-      {"rehearse", "one rank of a larger job, really run, on one device",
+      {"rehearse", "a job, or one rank of a larger one, really run and measured",
        "annulus rehearse RUN.ini [--ranks N] [--rank R] [--layers N] [--warmup N] [--steps N]\n"
        "                         [--document TOKENS] [--bandwidth GB/s] [--network GB/s] [--ranks-per-node "
        "N]\n"
-       "                         [--profile] [--check N] [--section.key VALUE ...]\n"
-       "Peers are pretended, weights and tokens are random; model.path needs a config.json only. Prints "
-       "seconds\n"
-       "per step, memory, and with --profile where the time goes. --document cuts the row into documents. "
-       "With\n"
-       "--bandwidth transfers take as long as over links of that rate (--network: between nodes of "
-       "--ranks-per-node), and\n"
-       "the profile says how long the computation waited for them; without it they take as long as their "
-       "copies. --check\n"
-       "computes N queries and N keys of the last layer's attention again in f64, after the timed steps.",
+       "                         [--profile] [--check N] [--json] [--section.key VALUE ...]\n"
+       "Weights and tokens are random; model.path needs a config.json only. Prints seconds per step, memory "
+       "of each\n"
+       "rank, and with --profile where rank 0's time goes and how fast what it sent went. --document cuts "
+       "the row into\n"
+       "documents, --layers keeps the first so many. Under mpirun or srun the processes are the job. With "
+       "--ranks the\n"
+       "job is of that size and its other ranks are pretended: one process is rank R of it, several are "
+       "ranks R, R + 1,\n"
+       "... side by side. Pretended transfers take as long as their copies, or with --bandwidth as over "
+       "links of that\n"
+       "rate (--network: between nodes of --ranks-per-node). --check then computes N queries and N keys of "
+       "the last\n"
+       "layer's attention again in f64, after the timed steps.",
        true, run_rehearse},
       {"tokenize", "texts and chats to a token file, in parallel over the ranks",
        "annulus tokenize IN... OUT.h5 --model.path FOLDER [--data.KEY VALUE ...]\n"

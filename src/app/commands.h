@@ -61,6 +61,9 @@ double take_real(std::vector<std::string>& arguments, const std::string& name); 
 std::string take_text(std::vector<std::string>& arguments, const std::string& name,
                       const std::string& missing);
 bool take_flag(std::vector<std::string>& arguments, const std::string& name);
+/// --layers N of plan and rehearse: the first N layers of the model alone; 0: all of them.
+std::int64_t take_layers(std::vector<std::string>& arguments);
+void keep_layers(ModelConfig&, std::int64_t layers);
 /// The config of the arguments, read and checked by every rank; an error that one rank alone meets (a file
 /// that its host does not see) is everybody's. Environment error unless all ranks run the same program with
 /// the same config. Collective.

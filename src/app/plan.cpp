@@ -34,13 +34,15 @@ Exit run_plan(Program& program) {
   options.network_gbs = take_real(args, "--network");
   options.host_gb = take_real(args, "--host-memory");
   options.document = take_number(args, "--document", 0, 1);
+  const std::int64_t layers = take_layers(args);
   const bool json = take_flag(args, "--json");
   const std::string gpu = take_text(args, "--gpu", "h200");
   std::string path = take_text(args, "--rates", "");
   if (options.rank >= options.ranks) usage_error("--rank must be below --ranks");
   const RunConfig run = parse_run_config(args);
   validate(run, Purpose::plan);
-  const ModelConfig model = model_config_of(run);
+  ModelConfig model = model_config_of(run);
+  keep_layers(model, layers);
   const std::string warning = check_positions(model, run);
   if (!warning.empty() && !json) say(program, warning);
 

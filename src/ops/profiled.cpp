@@ -1,4 +1,5 @@
 #include "ops/profiled.h"
+#include <array>
 #include <unordered_map>
 
 namespace annulus {
@@ -9,30 +10,109 @@ class ProfiledBackend::Log {
   explicit Log(Queue& queue) : queue_(queue) {}
   template <class Work>
   void timed(const char* kind, Lane lane, Work work) {
-    const Stamp from = queue_.stamp(lane);
-    work();
-    calls_.push_back({kind, from, queue_.stamp(lane)});
+    operations_.push_back(between_stamps(kind, lane, 0, work));
   }
-  std::map<std::string, OpTime> take() {
+  template <class Work>
+  void transferred(const char* kind, Lane lane, std::int64_t bytes, Work work) {
+    transfers_.push_back(between_stamps(kind, lane, bytes, work));
+  }
+  Profile take() {
     for (int l = 0; l < kLanes; ++l) queue_.sync(queue_.mark(static_cast<Lane>(l)));
-    std::map<std::string, OpTime> times;
-    for (const Call& c : calls_) {
-      OpTime& t = times[c.kind];
-      ++t.calls;
-      t.seconds += queue_.seconds(c.from, c.to);
-    }
-    calls_.clear();
+    Profile profile{sums(operations_), sums(transfers_)};
+    operations_.clear();
+    transfers_.clear();
     queue_.forget_stamps();
-    return times;
+    return profile;
   }
 
  private:
   struct Call {
     const char* kind;
     Stamp from, to;
+    std::int64_t bytes;
   };
+  template <class Work>
+  Call between_stamps(const char* kind, Lane lane, std::int64_t bytes, Work work) {
+    const Stamp from = queue_.stamp(lane);
+    work();
+    return {kind, from, queue_.stamp(lane), bytes};
+  }
+  std::map<std::string, OpTime> sums(const std::vector<Call>& calls) {
+    std::map<std::string, OpTime> times;
+    for (const Call& c : calls) {
+      OpTime& t = times[c.kind];
+      ++t.calls;
+      t.seconds += queue_.seconds(c.from, c.to);
+      t.bytes += c.bytes;
+    }
+    return times;
+  }
   Queue& queue_;
-  std::vector<Call> calls_;
+  std::vector<Call> operations_, transfers_;
+};
+
+/// Passes everything on; what tensors do lies between two stamps of their lane.
+class ProfiledBackend::TimedComm final : public Comm {
+ public:
+  TimedComm(std::unique_ptr<Comm> real, Log& log) : real_(std::move(real)), log_(log) {}
+  int rank() const override { return real_->rank(); }
+  int size() const override { return real_->size(); }
+  const char* kind() const override { return real_->kind(); }
+
+  void all_reduce(Lane lane, const Tensor& t, Reduce reduce) override {
+    const std::int64_t R = size();
+    timed(Collective::all_reduce, lane, 2 * t.bytes() * (R - 1) / R,
+          [&] { real_->all_reduce(lane, t, reduce); });
+  }
+  void all_gather(Lane lane, const Tensor& mine, const Tensor& all) override {
+    timed(Collective::all_gather, lane, mine.bytes() * (size() - 1),
+          [&] { real_->all_gather(lane, mine, all); });
+  }
+  void reduce_scatter(Lane lane, const Tensor& all, const Tensor& mine) override {
+    timed(Collective::reduce_scatter, lane, mine.bytes() * (size() - 1),
+          [&] { real_->reduce_scatter(lane, all, mine); });
+  }
+  void exchange(Lane lane, std::span<const Send> sends, std::span<const Receive> receives) override {
+    std::int64_t bytes = 0;
+    for (const Send& s : sends) bytes += s.to != rank() ? s.data.bytes() : 0;
+    timed(Collective::exchange, lane, bytes, [&] { real_->exchange(lane, sends, receives); });
+  }
+
+  void all_reduce(std::span<std::int64_t> v, Reduce reduce) override { real_->all_reduce(v, reduce); }
+  void all_reduce(std::span<double> v, Reduce reduce) override { real_->all_reduce(v, reduce); }
+  std::vector<std::string> all_gather(const std::string& mine) override { return real_->all_gather(mine); }
+  std::vector<std::int64_t> all_gather(std::span<const std::int64_t> mine) override {
+    return real_->all_gather(mine);
+  }
+  void broadcast(std::string& bytes, int root) override { real_->broadcast(bytes, root); }
+  void barrier() override { real_->barrier(); }
+  std::unique_ptr<Comm> split(int color) const override { return timed_too(real_->split(color)); }
+  std::unique_ptr<Comm> split_by(const std::function<int(int)>& color) const override {
+    return timed_too(real_->split_by(color));
+  }
+  std::unique_ptr<Comm> split_by_node() const override { return timed_too(real_->split_by_node()); }
+  void* mpi_handle() const override { return real_->mpi_handle(); }
+
+ private:
+  std::unique_ptr<Comm> timed_too(std::unique_ptr<Comm> part) const {
+    return std::make_unique<TimedComm>(std::move(part), log_);
+  }
+  template <class Work>
+  void timed(Collective what, Lane lane, std::int64_t bytes, Work work) {
+    static const auto kinds = [] {
+      constexpr const char* collectives[kCollectives] = {"all-reduce", "all-gather", "reduce-scatter",
+                                                         "exchange"};
+      constexpr const char* lanes[kLanes] = {"compute", "ring", "gather", "reduce", "dispatch", "out", "in"};
+      std::array<std::array<std::string, kLanes>, kCollectives> all;
+      for (std::size_t c = 0; c < kCollectives; ++c)
+        for (std::size_t l = 0; l < kLanes; ++l) all[c][l] = std::string(collectives[c]) + " on " + lanes[l];
+      return all;
+    }();
+    log_.transferred(kinds[static_cast<std::size_t>(what)][static_cast<std::size_t>(lane)].c_str(), lane,
+                     bytes, work);
+  }
+  std::unique_ptr<Comm> real_;
+  Log& log_;
 };
 
 /// Passes everything on; the compute lane's waits for other lanes lie between two stamps.
@@ -136,25 +216,25 @@ class ProfiledBackend::TimedOps final : public Ops {
     timed("optimizer", l, [&] { ops_.adamw(l, a); });
   }
   void route_fwd(Lane l, const RouteFwd& a) override {
-    timed("router", l, [&] { ops_.route_fwd(l, a); });
+    timed("routing", l, [&] { ops_.route_fwd(l, a); });
   }
   void route_bwd(Lane l, const RouteBwd& a) override {
-    timed("router", l, [&] { ops_.route_bwd(l, a); });
+    timed("routing", l, [&] { ops_.route_bwd(l, a); });
   }
   void route_count(Lane l, const RouteCount& a) override {
-    timed("dispatch indices", l, [&] { ops_.route_count(l, a); });
+    timed("routing", l, [&] { ops_.route_count(l, a); });
   }
   void dispatch_index(Lane l, const DispatchIndex& a) override {
-    timed("dispatch indices", l, [&] { ops_.dispatch_index(l, a); });
+    timed("routing", l, [&] { ops_.dispatch_index(l, a); });
   }
   void expert_index(Lane l, const ExpertIndex& a) override {
-    timed("dispatch indices", l, [&] { ops_.expert_index(l, a); });
+    timed("routing", l, [&] { ops_.expert_index(l, a); });
   }
   void gather_rows(Lane l, const GatherRows& a) override {
-    timed("gather rows", l, [&] { ops_.gather_rows(l, a); });
+    timed("rows of experts", l, [&] { ops_.gather_rows(l, a); });
   }
   void combine_rows(Lane l, const CombineRows& a) override {
-    timed("combine rows", l, [&] { ops_.combine_rows(l, a); });
+    timed("rows of experts", l, [&] { ops_.combine_rows(l, a); });
   }
   void expert_swiglu_bwd(Lane l, const ExpertSwigluBwd& a) override {
     timed("swiglu", l, [&] { ops_.expert_swiglu_bwd(l, a); });
@@ -195,7 +275,11 @@ Ops& ProfiledBackend::ops() {
   return *ops_;
 }
 
-std::map<std::string, OpTime> ProfiledBackend::take() {
+std::unique_ptr<Comm> ProfiledBackend::device_comm(std::unique_ptr<Comm> group) {
+  return std::make_unique<TimedComm>(real_.device_comm(std::move(group)), *log_);
+}
+
+Profile ProfiledBackend::take() {
   queue_->forget_marks();
   return log_->take();
 }

@@ -51,7 +51,7 @@ struct Job {
 Plan lay_out(const Job& job, const ModelConfig& model, const PlanDevice& device) {
   const ParallelSection& p = job.run.parallel;
   const PlanOptions& o = job.options;
-  const Grid grid = make_grid(o.rank, o.ranks, static_cast<int>(p.context), static_cast<int>(p.ulysses));
+  const Grid grid = make_grid(o.rank, o.ranks, p);
   Plan plan{.spec = make_spec(model, job.run, grid, compute_type(job.run, device.place)),
             .node = pretended_node(o.rank, o.ranks, per_node(o, device.rates)),
             .links = pretended_links(o, device.rates),

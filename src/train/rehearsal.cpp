@@ -1,8 +1,8 @@
 #include "train/rehearsal.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
+#include <map>
 #include <tuple>
 #include "core/bf16.h"
 #include "core/rng.h"
@@ -20,8 +20,9 @@ LocalRow random_row(const EngineSpec& s, std::int64_t document) {
   LocalRow row = row_of_documents(s, document);
   const RowShape& shape = row.map.shape();
   const auto token = [&](std::int64_t p) {
-    return static_cast<std::int32_t>(draw(1, Draw::test, 0, static_cast<std::uint64_t>(p))[0] %
-                                     static_cast<std::uint32_t>(s.model.V));
+    return static_cast<std::int32_t>(
+        draw(1, Draw::test, static_cast<std::uint64_t>(s.grid.data_index), static_cast<std::uint64_t>(p))[0] %
+        static_cast<std::uint32_t>(s.model.V));
   };
   for (const Run& run : row.map.local_runs(s.grid.ring_index, s.grid.ulysses_index))
     for (std::int64_t p = run.position; p < run.position + run.count; ++p) {
@@ -81,101 +82,111 @@ void fill_repeating(ShardedState& state, Staging& staging) {
   }
 }
 
-std::string line(const char* format, auto... values) {
-  char text[256];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
+double median_of(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return seconds.empty() ? 0 : seconds[seconds.size() / 2];
+}
+
+double waited_in(const Profile& profile) {
+  double sum = 0;
+  for (const auto& [kind, time] : profile.operations) sum += kind.starts_with("waiting") ? time.seconds : 0;
+  return sum;
+}
+
+/// Everybody's figures, by process.
+std::vector<RankFigures> gather(Comm& started, const RankFigures& mine) {
+  constexpr double kNano = 1e-9;
+  const std::int64_t numbers[] = {mine.rank,
+                                  std::llround(mine.seconds / kNano),
+                                  std::llround(mine.waited / kNano),
+                                  mine.peak_bytes,
+                                  mine.device_used_bytes,
+                                  mine.pinned_bytes};
+  const std::vector<std::int64_t> all = started.all_gather(std::span(numbers));
+  std::vector<RankFigures> ranks;
+  for (auto n = all.begin(); n != all.end(); n += std::size(numbers))
+    ranks.push_back({.rank = static_cast<int>(n[0]),
+                     .seconds = static_cast<double>(n[1]) * kNano,
+                     .waited = static_cast<double>(n[2]) * kNano,
+                     .peak_bytes = n[3],
+                     .device_used_bytes = n[4],
+                     .pinned_bytes = n[5]});
+  return ranks;
 }
 
 }  // namespace
 
 double RehearsalReport::median() const {
-  std::vector<double> sorted = seconds;
-  std::sort(sorted.begin(), sorted.end());
-  return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+  return median_of(seconds);
 }
 
-RehearsalReport rehearse(Backend& real, const EngineSpec& spec, const Node& node,
+RehearsalReport rehearse(Backend& real, const EngineSpec& spec, const Node& node, const Peers& peers,
                          const RehearsalOptions& options) {
   ProfiledBackend profiled(real);
   Backend& backend = options.profile ? static_cast<Backend&>(profiled) : real;
   RehearsalReport report;
+  report.pretended = peers.pretended;
   Layout layout = plan_memory(spec, node, backend.memory().place(), &real.ops(), false);
   report.planned_bytes = layout.total_bytes();
   auto arena = std::make_unique<Arena>(backend.queue(), backend.memory(), std::move(layout));
-  Engine engine(
-      backend,
-      make_loopback_groups(backend, spec.grid, node, spec.run.parallel.shard, {.links = options.links}),
-      std::move(arena), spec, [] {});
+  const std::string& shard = spec.run.parallel.shard;
+  Groups groups = peers.pretended
+                      ? make_loopback_groups(backend, spec.grid, node, shard, {.links = peers.links})
+                      : make_groups(backend, peers.started, spec.grid, node, shard);
+  Comm& world = *groups.world;
+  Engine engine(backend, std::move(groups), std::move(arena), spec, [] {});
   {
     Staging staging(backend);
     fill_repeating(engine.state(), staging);
   }
   engine.masters_filled();
   const LocalRow row = random_row(spec, options.document);
-  const double targets = static_cast<double>(row.target_count()) * spec.grid.context();
+  const auto targets = static_cast<double>(world.sum(row.target_count()));
+  const double tokens = static_cast<double>(row.map.shape().used) * spec.grid.data;
   report.flops = model_flops(spec.model, spec.options.lora, row.map.shape());
   for (const Unit& unit : engine.state().units())
     for (const Parameter& p : unit.parameters) report.parameters += p.size();
 
   std::int64_t step = 0;
+  std::vector<double> mine;
   const auto run_step = [&] {
+    peers.started.barrier();
     const double begun = steady_seconds();
-    const double aux_scale = spec.aux_coefficient / static_cast<double>(row.map.shape().used);
-    report.loss = engine.micro(row, 1.0 / targets, aux_scale).nll / static_cast<double>(row.target_count());
+    const double nll = engine.micro(row, 1.0 / targets, spec.aux_coefficient / tokens).nll;
     report.grad_norm = engine.update(1e-6, ++step).norm;
     engine.settle();
-    return steady_seconds() - begun;
+    const double seconds = steady_seconds() - begun;
+    report.loss = world.sum(nll) / targets;
+    return seconds;
   };
   for (std::int64_t i = 0; i < options.warmup; ++i) run_step();
   profiled.take();
   for (std::int64_t i = 0; i < options.steps; ++i) {
-    report.seconds.push_back(run_step());
+    mine.push_back(run_step());
     report.profile = profiled.take();
-    report.profiled_seconds = report.seconds.back();
   }
   if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm))
     fail("rehearsal", "the loss or the gradient is not finite, so the times mean nothing");
-  report.peak_bytes = engine.arena().peak_bytes();
-  report.device_used_bytes = backend.device_used_bytes();
-  report.pinned_bytes = engine.host_bytes();
+  if (options.profile) report.profiled_seconds = mine.back();
+  report.seconds = mine;
+  peers.started.all_reduce(std::span<double>(report.seconds), Reduce::max);
+  report.ranks = gather(peers.started, {.rank = spec.grid.rank,
+                                        .seconds = median_of(mine),
+                                        .waited = waited_in(report.profile),
+                                        .peak_bytes = engine.arena().peak_bytes(),
+                                        .device_used_bytes = backend.device_used_bytes(),
+                                        .pinned_bytes = engine.host_bytes()});
+  for (const RankFigures& r : report.ranks) {
+    report.peak_bytes = std::max(report.peak_bytes, r.peak_bytes);
+    report.device_used_bytes = std::max(report.device_used_bytes, r.device_used_bytes);
+    report.pinned_bytes = std::max(report.pinned_bytes, r.pinned_bytes);
+  }
   if (options.check > 0)
     engine.probe(row, 1.0 / targets, [&](const AttentionTensors& tensors) {
       report.check = spot_check(backend, tensors, spec.grid.ring_index,
                                 1.0 / std::sqrt(static_cast<double>(spec.model.D)), options.check);
     });
   return report;
-}
-
-std::string describe(const RehearsalReport& r, const EngineSpec& spec, double peak_flops) {
-  const double t = r.median(), tokens = static_cast<double>(spec.run.data.sequence);
-  const double ranks = spec.grid.context();
-  std::string text =
-      line("%.3f s/step, %.0f tokens/s, %.0f tokens/s per rank", t, tokens / t, tokens / t / ranks);
-  text += line(", %.1f model TFLOP/s per rank", r.flops / t / ranks * 1e-12);
-  if (peak_flops > 0) text += line(", MFU %.1f %%", 100 * r.flops / t / ranks / peak_flops);
-  text += line("\nmemory: arena %.2f GB (planned %.2f), device in all %.2f GB, pinned host %.2f GB",
-               static_cast<double>(r.peak_bytes) * 1e-9, static_cast<double>(r.planned_bytes) * 1e-9,
-               static_cast<double>(r.device_used_bytes) * 1e-9, static_cast<double>(r.pinned_bytes) * 1e-9);
-  text += line("\nloss %.4f", r.loss);
-  if (spec.grid.world == 1) text += line(", gradient norm %.4g", r.grad_norm);  // pretended sums have no norm
-  text += "; steps:";
-  for (double s : r.seconds) text += line(" %.3f", s);
-  if (r.check) text += "\n" + describe(*r.check);
-  if (r.profile.empty()) return text;
-  double known = 0;
-  std::vector<std::pair<std::string, OpTime>> sorted(r.profile.begin(), r.profile.end());
-  std::sort(sorted.begin(), sorted.end(),
-            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  text += "\nwhere the time goes:";
-  for (const auto& [kind, time] : sorted) {
-    known += time.seconds;
-    text += line("\n  %-20s %9.2f ms %5.1f %%  %6lld calls", kind.c_str(), time.seconds * 1e3,
-                 100 * time.seconds / r.profiled_seconds, static_cast<long long>(time.calls));
-  }
-  text += line("\n  %-20s %9.2f ms %5.1f %%", "between operations", (r.profiled_seconds - known) * 1e3,
-               100 * (1 - known / r.profiled_seconds));
-  return text;
 }
 
 }  // namespace annulus

@@ -44,6 +44,8 @@ BOOST_AUTO_TEST_SUITE(train)
 
 BOOST_AUTO_TEST_CASE(a_plan_counts_what_a_run_on_the_cpu_takes) {
   const auto cpu = make_cpu_backend(1);
+  const auto self = make_self_comm(cpu->queue());
+  const Peers alone{.started = *self, .pretended = true};
   const std::vector<std::vector<std::string>> settings = {
       {"--data.sequence", "101"},
       {"--data.sequence", "257", "--memory.mlp_tile", "31", "--memory.loss_tile", "37"},
@@ -65,14 +67,14 @@ BOOST_AUTO_TEST_CASE(a_plan_counts_what_a_run_on_the_cpu_takes) {
           make_spec(config, run, make_grid(3, 4, static_cast<int>(run.parallel.context), 1), DType::f32);
       for (const std::int64_t document : {0, 23}) {
         const Forecast f = forecast(spec, node, Place::host, &cpu->ops(), nullptr, {}, document);
-        const RehearsalReport r = rehearse(
-            *cpu, spec, node, {.warmup = 0, .steps = 1, .document = document, .profile = true, .links = {}});
+        const RehearsalReport r = rehearse(*cpu, spec, node, alone,
+                                           {.warmup = 0, .steps = 1, .document = document, .profile = true});
         BOOST_TEST_CONTEXT(model << " " << flags[1] << " " << flags.back() << " documents of " << document) {
           BOOST_TEST(f.layout.total_bytes() == r.peak_bytes);
           BOOST_TEST(f.pinned_bytes == r.pinned_bytes);
           BOOST_TEST(f.flops == r.flops);
           const auto kinds = f.kinds();
-          for (const auto& [kind, time] : r.profile) {
+          for (const auto& [kind, time] : r.profile.operations) {
             if (kind.starts_with("waiting")) continue;
             BOOST_TEST(kinds.count(kind) == 1u, kind);
             if (kinds.count(kind) == 1) BOOST_TEST(kinds.at(kind).calls == time.calls, kind);
@@ -80,6 +82,39 @@ BOOST_AUTO_TEST_CASE(a_plan_counts_what_a_run_on_the_cpu_takes) {
         }
       }
     }
+}
+
+BOOST_AUTO_TEST_CASE(a_plan_counts_the_work_of_experts) {
+  const auto cpu = make_cpu_backend(1);
+  const auto self = make_self_comm(cpu->queue());
+  const RunConfig run =
+      tiny_run("moe", {"--data.sequence", "257", "--parallel.expert", "2", "--train.rows", "2"});
+  const ModelConfig config = model_config_of(run);
+  const Node node = pretended_node(1, 2, 2);
+  const EngineSpec spec = make_spec(config, run, make_grid(1, 2, run.parallel), DType::f32);
+  const Forecast f = forecast(spec, node, Place::host, &cpu->ops(), nullptr, {}, 0);
+  const RehearsalReport r = rehearse(*cpu, spec, node, {.started = *self, .pretended = true},
+                                     {.warmup = 0, .steps = 1, .profile = true});
+  BOOST_TEST(f.layout.total_bytes() == r.peak_bytes);
+  const auto kinds = f.kinds();
+  for (const auto& [kind, time] : r.profile.operations) BOOST_TEST(kinds.count(kind) == 1u, kind);
+  for (const char* kind : {"routing", "rows of experts", "grouped matmul"}) {
+    BOOST_TEST(r.profile.operations.count(kind) == 1u, kind);
+    BOOST_TEST(kinds.count(kind) == 1u, kind);
+  }
+  // K experts a token and layer: forward twice, for the recompute, without the last product; backward two
+  // products each for gate and up and for down. Full buffers hold more rows than an even routing makes.
+  const auto pairs = static_cast<double>(2 * 257 * config.K * config.sparse_layers()) / 2;
+  const auto product = 2.0 * static_cast<double>(config.C * config.Fe);
+  const double least = pairs * product * (3 + 2 + 2 * 3);
+  BOOST_TEST(kinds.at("grouped matmul").flops >= least);
+  BOOST_TEST(kinds.at("grouped matmul").flops < 2 * least);
+  const auto dispatch = static_cast<int>(Lane::dispatch), exchange = static_cast<int>(Collective::exchange);
+  BOOST_TEST(f.traffic.bytes[exchange][dispatch] > 0);
+  const Plan plan = make_plan(run, config, {.place = Place::host, .sizes = &cpu->ops()}, {.ranks = 2});
+  BOOST_TEST(plan.spec.grid.expert == 2);
+  BOOST_TEST(plan.forecast.traffic.bytes[exchange][dispatch] == f.traffic.bytes[exchange][dispatch]);
+  BOOST_TEST(r.profile.transfers.at("exchange on dispatch").bytes > 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_real_step_takes_no_more_than_its_plan) {
@@ -232,20 +267,26 @@ BOOST_AUTO_TEST_CASE(tables_and_json_tell_the_same) {
 
 BOOST_AUTO_TEST_CASE(paced_transfers_show_in_a_rehearsal) {
   const auto cpu = make_cpu_backend(1);
-  const RunConfig run = tiny_run("qwen3", {"--data.sequence", "101", "--parallel.context", "4"});
+  const RunConfig run =
+      tiny_run("qwen3", {"--data.sequence", "101", "--parallel.context", "4", "--train.rows", "1"});
   const Node node = pretended_node(1, 4, 4);
   const EngineSpec spec = make_spec(model_config_of(run), run, make_grid(1, 4, 4, 1), DType::f32);
   const Forecast f = forecast(spec, node, Place::host, &cpu->ops(), nullptr, {}, 0);
   const double rate = static_cast<double>(f.traffic.total()) / 0.4;  // all of it would take 0.4 s
-  const RehearsalReport r = rehearse(*cpu, spec, node,
-                                     {.warmup = 0,
-                                      .steps = 1,
-                                      .document = 0,
-                                      .profile = true,
-                                      .links = {.near = rate, .far = rate, .latency = 0}});
+  const auto self = make_self_comm(cpu->queue());
+  const Peers paced{.started = *self, .pretended = true, .links = {.near = rate, .far = rate, .latency = 0}};
+  const RehearsalReport r = rehearse(*cpu, spec, node, paced, {.warmup = 0, .steps = 1, .profile = true});
   BOOST_TEST(r.median() > 0.1);
-  BOOST_TEST_REQUIRE(r.profile.count("waiting for the ring") == 1u);
-  BOOST_TEST(r.profile.at("waiting for the ring").seconds > 0.02);
+  BOOST_TEST_REQUIRE(r.profile.operations.count("waiting for the ring") == 1u);
+  BOOST_TEST(r.profile.operations.at("waiting for the ring").seconds > 0.02);
+  BOOST_TEST(r.ranks.at(0).waited >= r.profile.operations.at("waiting for the ring").seconds * 0.999);
+  // What groups say that they sent is what a plan says that they would.
+  std::int64_t sent = 0;
+  for (const auto& [kind, time] : r.profile.transfers) sent += time.bytes;
+  BOOST_TEST(sent == f.traffic.total());
+  const auto ring = static_cast<int>(Lane::ring), exchange = static_cast<int>(Collective::exchange);
+  BOOST_TEST(r.profile.transfers.at("exchange on ring").bytes == f.traffic.bytes[exchange][ring]);
+  BOOST_TEST(r.profile.transfers.at("exchange on ring").calls == f.traffic.calls[exchange][ring]);
   BOOST_TEST(std::isfinite(r.loss));
 }
 

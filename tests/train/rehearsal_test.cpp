@@ -4,6 +4,7 @@
 #include <cmath>
 #include "support/refusal.h"
 #include "train/memory_plan.h"
+#include "train/planning.h"
 #include "train/trained.h"
 
 using namespace annulus;
@@ -44,9 +45,12 @@ BOOST_AUTO_TEST_SUITE(train)
 
 BOOST_AUTO_TEST_CASE(attention_at_its_length_is_that_of_double_precision) {
   const auto backend = make_cpu_backend(1);
+  const auto self = make_self_comm(backend->queue());
+  const Peers alone{.started = *self, .pretended = true};
   for (const Seat& seat : kSeats) {
     const EngineSpec spec = spec_of(seat);
-    const RehearsalReport report = rehearse(*backend, spec, kNode, {.warmup = 0, .steps = 1, .check = 17});
+    const RehearsalReport report =
+        rehearse(*backend, spec, kNode, alone, {.warmup = 0, .steps = 1, .check = 17});
     BOOST_REQUIRE(report.check.has_value());
     const SpotCheck& c = *report.check;
     BOOST_TEST(c.queries == 17);
@@ -108,9 +112,76 @@ BOOST_AUTO_TEST_CASE(a_spot_check_finds_an_error) {
 
 BOOST_AUTO_TEST_CASE(a_spot_check_refuses_rows_whose_keys_stop_early) {
   const auto backend = make_cpu_backend(1);
+  const auto self = make_self_comm(backend->queue());
+  const Peers alone{.started = *self, .pretended = true};
   check_refused(Exit::usage, {"--check", "--document"}, [&] {
-    rehearse(*backend, spec_of(kSeats[3]), kNode, {.warmup = 0, .steps = 1, .document = 50, .check = 3});
+    rehearse(*backend, spec_of(kSeats[3]), kNode, alone,
+             {.warmup = 0, .steps = 1, .document = 50, .check = 3});
   });
+}
+
+namespace {
+
+/// The same job on one process and on all that were started: one model, one row, one loss, one norm.
+void check_real_peers(const std::string& model, const std::vector<std::string>& flags) {
+  const auto backend = make_cpu_backend(1);
+  const auto world = session().world(backend->queue());
+  const auto self = make_self_comm(backend->queue());
+  const RunConfig run = tiny_run(model, flags);
+  const auto spec_for = [&](const Comm& ranks) {
+    ParallelSection layout = run.parallel;
+    layout.context = ranks.size();
+    return make_spec(model_config_of(run), run, make_grid(ranks.rank(), ranks.size(), layout), DType::f32);
+  };
+  const RehearsalOptions options{.warmup = 0, .steps = 2, .profile = true};
+  const RehearsalReport one = rehearse(*backend, spec_for(*self), kNode, {.started = *self}, options);
+  const EngineSpec spec = spec_for(*world);
+  const Node node{.host = "here", .index = 0, .local_rank = world->rank(), .local_size = world->size()};
+  const RehearsalReport all = rehearse(*backend, spec, node, {.started = *world}, options);
+  BOOST_TEST(all.loss == one.loss, boost::test_tools::tolerance(1e-5));
+  BOOST_TEST(all.grad_norm == one.grad_norm, boost::test_tools::tolerance(1e-5));
+  BOOST_TEST(all.flops == one.flops);
+  BOOST_TEST(all.parameters == one.parameters);
+  BOOST_TEST_REQUIRE(all.ranks.size() == static_cast<std::size_t>(world->size()));
+  for (int r = 0; r < world->size(); ++r) {
+    const RankFigures& f = all.ranks[static_cast<std::size_t>(r)];
+    BOOST_TEST(f.rank == r);
+    BOOST_TEST((f.seconds > 0 && f.seconds <= all.median() * 1.0001));
+    BOOST_TEST(f.peak_bytes <= all.peak_bytes);
+  }
+  BOOST_TEST(all.peak_bytes < one.peak_bytes);
+  // Every shift round the ring, and each of them sent something.
+  const OpTime& ring = all.profile.transfers.at("exchange on ring");
+  BOOST_TEST((ring.calls > 0 && ring.bytes > ring.calls));
+  const std::string text = describe(all, spec, 0);
+  BOOST_TEST(text.find("gradient norm") != std::string::npos);
+  BOOST_TEST(text.find("\n  mean ") != std::string::npos);
+  BOOST_TEST(rehearsal_json(all, spec, 1e12).find("\"pretended\":false") != std::string::npos);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(two_real_peers_rehearse_one_job, *boost::unit_test::label("ranks2")) {
+  check_real_peers("qwen3", {"--data.sequence", "151"});
+}
+
+BOOST_AUTO_TEST_CASE(three_real_peers_rehearse_one_job, *boost::unit_test::label("ranks3")) {
+  check_real_peers("window", {"--data.sequence", "203", "--memory.attention_groups", "1"});
+}
+
+/// Two ranks of five side by side, each with its own place in the pretended ring.
+BOOST_AUTO_TEST_CASE(pretended_ranks_rehearse_side_by_side, *boost::unit_test::label("ranks2")) {
+  const auto backend = make_cpu_backend(1);
+  const auto world = session().world(backend->queue());
+  const RunConfig run = tiny_run("qwen3", {"--data.sequence", "211", "--parallel.context", "5"});
+  const int rank = 2 + world->rank();
+  const EngineSpec spec = make_spec(model_config_of(run), run, make_grid(rank, 5, run.parallel), DType::f32);
+  const RehearsalReport r = rehearse(*backend, spec, pretended_node(rank, 5, 8),
+                                     {.started = *world, .pretended = true}, {.warmup = 0, .steps = 1});
+  BOOST_TEST_REQUIRE(r.ranks.size() == 2u);
+  BOOST_TEST((r.ranks[0].rank == 2 && r.ranks[1].rank == 3));
+  BOOST_TEST(r.ranks[0].waited == 0);
+  BOOST_TEST(describe(r, spec, 0).find("gradient norm") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
