@@ -235,7 +235,8 @@ void AttentionEngine::backward_hopper(Lane lane, const AttentionBwd& a, const At
   const cudaStream_t stream = queue_.stream(lane);
   const std::int64_t Tq = a.q.shape[0], H = a.q.shape[1], D = a.q.shape[2];
   Carver carver(a.workspace);
-  const Tensor turns = carver.take("turns of a block", DType::u8, {hopper_bwd_turn_bytes(block.q_count, H)});
+  const Tensor turns =
+      carver.take("turns of a block", DType::u8, {hopper_bwd_turn_bytes(block.q_count, H, D)});
   int* const counters = static_cast<int*>(turns.data);
   if (a.dq.dtype == DType::f32) return launch_hopper_bwd(a, block, a.dq, counters, stream);
   const Tensor dq = carver.take("dq of a block", DType::f32, {Tq, H, D});
@@ -277,7 +278,7 @@ std::int64_t AttentionEngine::backward_bytes(const AttentionBwd& a) {
   const AttentionBlock any{.q_count = Tq, .k_count = a.k.shape[0], .cover = Cover::partial};
   if (!can(Engine::hopper, any, traits) || traits.only.value_or(Engine::hopper) != Engine::hopper)
     return library;
-  const std::int64_t turns = padded(hopper_bwd_turn_bytes(Tq, traits.H));
+  const std::int64_t turns = padded(hopper_bwd_turn_bytes(Tq, traits.H, traits.D));
   return std::max(library, turns + (direct ? padded(a.q.size() * bytes_of(DType::f32)) : 0));
 }
 

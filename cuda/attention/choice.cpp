@@ -21,7 +21,7 @@ bool can(Engine engine, const AttentionBlock& block, const AttentionTraits& t) {
              t.H % t.G == 0 && t.aligned && !(t.backward && t.deterministic) && fits(block.q_count) &&
              fits(block.k_count) && (block.cover == Cover::full || block.q_count == block.k_count);
     case Engine::hopper:
-      return t.hopper && t.type == DType::bf16 && (t.D == 128 || (t.D == 64 && !t.backward)) && t.aligned &&
+      return t.hopper && t.type == DType::bf16 && (t.D == 64 || t.D == 128) && t.aligned &&
              block.q_count < kMost && block.k_count < kMost;
     case Engine::own:
       return true;
