@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kRows = 225304, kWidth = 9728;  // 2.19e9 elements
 constexpr std::int64_t kWindow = 300, kDocument = 7919;
+constexpr std::int64_t kEvery = 3;   // heads of a sampled row that are judged: one of so many
 constexpr double kBf16Error = 1e-2;  // of all sampled rows, in the Euclidean norm: a few roundings to bf16
 constexpr std::int64_t kMemory = 40'000'000'000;
 static_assert(kRows * kWidth > std::int64_t{1} << 31);
@@ -246,7 +247,7 @@ class Scene {
   void judge_query(std::int64_t row) {
     const Floats got_o = download(b_, call_.o.rows(row, 1)), got_dq = download(b_, call_.dq.rows(row, 1));
     const auto D = static_cast<std::size_t>(l_.D);
-    for (std::int64_t h = 0; h < l_.H; ++h) {
+    for (std::int64_t h = row % kEvery; h < l_.H; h += kEvery) {
       Doubles o(D), dq(D);
       double total = 0;
       for (std::int64_t key = first_of(row); key <= row; ++key) {
@@ -271,7 +272,7 @@ class Scene {
   void judge_key(std::int64_t key) {
     const Floats got_dk = download(b_, call_.dk.rows(key, 1)), got_dv = download(b_, call_.dv.rows(key, 1));
     const auto D = static_cast<std::size_t>(l_.D);
-    for (std::int64_t g = 0; g < l_.G; ++g) {
+    for (std::int64_t g = key % kEvery; g < l_.G; g += kEvery) {
       Doubles dk(D), dv(D);
       for (std::int64_t row = key; row <= last_of(key); ++row)
         for (std::int64_t h = g * group(); h < (g + 1) * group(); ++h) {
