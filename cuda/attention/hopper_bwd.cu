@@ -48,6 +48,7 @@ struct __align__(1024) BwdShared {
   __nv_bfloat16 ds[2][2][kM * 64];             // dS (queries, keys): panels of 64 keys, two buffers
   float dq[D / 32][kM * 32];                   // dQ (queries, D): panels of 32 columns
   float lse[kStages][kM], delta[kStages][kM];  // lse in powers of two; +inf where nothing is visible
+  int q0[kStages];                             // the tile's first query
   int low[kStages][kM];                        // first visible key of each query
   uint64_t kv_full, q_full[kStages], q_empty[kStages], do_full[kStages], do_empty[kStages], dq_full, dq_empty;
 };
@@ -112,9 +113,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int heads = a.H / a.G;
   const int2 tiles = query_tiles<kM>(a, key_begin, key_end);
   const int steps = max(tiles.y - tiles.x, 0) * heads;
-  // Step t: tiles from the last to the first, all heads of the group within a tile.
-  const auto tile_of = [&](int t) { return tiles.y - 1 - t / heads; };
-  const auto head_of = [&](int t) { return kv_head * heads + t % heads; };
+  // Step t: tiles from the last to the first, all heads of the group within a tile. Under a sliding window
+  // each key tile begins a little after the one before it: there head by head, so that neighbours come to the
+  // same tile soon after each other, while it is still in L2.
+  const int count = tiles.y - tiles.x;
+  const bool sliding = tiles.y * kM < a.q_count && low_key(a, tiles.y * kM) < key_end + kN;
+  const auto tile_of = [&](int t) { return tiles.y - 1 - (sliding ? t % count : t / heads); };
+  const auto head_of = [&](int t) { return kv_head * heads + (sliding ? t / count : t % heads); };
   const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
 
   if (threadIdx.x == 0) {
@@ -156,6 +161,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           named_sync(kStatsRead + s, 256 + 32);  // the computing warps have read step t - kStages
         if (t >= steps) continue;
         const int q0 = tile_of(t) * kM;
+        if (lane == 0) sh.q0[s] = q0;
         const int64_t row = head_of(t) * a.stat_stride;
         for (int i = lane; i < kM; i += 32) {
           const int q = q0 + i;
@@ -230,7 +236,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
 
   if (steps > 0) barrier_wait(&sh.kv_full, 0);
-  int q0 = (tiles.y - 1) * kM, in_group = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
     const int s = t % kStages;
@@ -251,6 +256,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int e = 0; e < 4; ++e)
         st[4 * j + e] = exp2_fast(fmaf(st[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
     }
+    const int q0 = sh.q0[s];
     // Masked only where the tile's last query begins inside or its first one ends inside.
     const int q_last = min(q0 + kM, a.q_count) - 1;
     if (sh.low[s][q_last - q0] > key_begin || high_key(a, q0) < key_begin + kN) {
@@ -324,7 +330,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     wgmma_wait<0>();
     wgmma_hold(dk);
     release(&sh.q_empty[s]);
-    if (++in_group == heads) in_group = 0, q0 -= kM;
   }
 
 #pragma unroll

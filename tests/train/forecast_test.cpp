@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(a_plan_counts_the_work_of_experts) {
   BOOST_TEST(f.layout.total_bytes() == r.peak_bytes);
   const auto kinds = f.kinds();
   for (const auto& [kind, time] : r.profile.operations) BOOST_TEST(kinds.count(kind) == 1u, kind);
-  for (const char* kind : {"routing", "rows of experts", "grouped matmul"}) {
+  for (const char* kind : {"router", "dispatch indices", "gather rows", "combine rows", "grouped matmul"}) {
     BOOST_TEST(r.profile.operations.count(kind) == 1u, kind);
     BOOST_TEST(kinds.count(kind) == 1u, kind);
   }
