@@ -62,9 +62,14 @@ done
 cp -r "$here/tests/oracle" "$bundle/share/annulus/tests/"
 cp -r "$here/tests/data/chat" "$bundle/share/annulus/tests/data/"
 cp "$here"/bench/results/*.rates "$bundle/share/annulus/rates/"
-mkdir -p "$bundle/share/annulus/bench/results"  # the tests plan these
-cp -r "$here"/bench/models "$here"/bench/*.ini "$bundle/share/annulus/bench/"
-cp "$here"/bench/results/*.rates "$bundle/share/annulus/bench/results/"
+# Jobs to measure, by the names that they have here: for whoever stands in the bundle, and for the tests, which look
+# beside their other data.
+for place in "$bundle/bench" "$bundle/share/annulus/bench"; do
+  mkdir -p "$place/results"
+  cp -r "$here"/bench/models "$here"/bench/*.ini "$place/"
+  cp "$here"/bench/results/*.rates "$place/results/"
+done
+install -m 755 "$here/bench/multi_gpu" "$here/bench/context_sweep" "$bundle/bench/"
 install -m 755 "$here/tests/check_gpu.sh" "$bundle/bin/"
 
 packed=$(tar -C "$bundle" -cz . | wc -c)

@@ -197,7 +197,7 @@ start() {
 }
 
 annulus_train() {
-  local end idle=no follower=''
+  local end idle=no
   trap 'on_signal USR1' USR1
   trap 'on_signal TERM' TERM
   prepare
@@ -210,18 +210,17 @@ annulus_train() {
   if [ -n "$end" ] && ! has --run.until "${flags[@]}"; then
     flags+=(--run.until "$end")
     follow_end "$end" &
-    follower=$!
+    # Nothing of the job may outlive its script, whichever way that ends.
+    # shellcheck disable=SC2064 # this process, by number
+    trap "kill $! 2>/dev/null" EXIT
     say "stops with a checkpoint before $(date -d "@$end" '+%F %T')"
   fi
   say "$ini, run folder $run"
   if [ -n "$early" ]; then
-    if [ -n "$follower" ]; then kill "$follower" 2>/dev/null; fi
     say "stopped before it began"
     exit 75
   fi
   start
-  # Nothing of the job may outlive its script.
-  if [ -n "$follower" ]; then kill "$follower" 2>/dev/null; fi
   conclude
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include "app/commands.h"
 #include "config/model_config.h"
+#include "core/gigabytes.h"
 #include "io/checkpoint.h"
 #include "io/token_file.h"
 #include "io/weights.h"
@@ -13,12 +14,6 @@ namespace annulus {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string gigabytes(std::uintmax_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g GB", static_cast<double>(bytes) * 1e-9);
-  return text;
-}
 
 std::string fact(const H5Reader& file, const char* name) {
   const auto at = file.facts().find(name);
@@ -58,7 +53,7 @@ void print_model(const Program& program, const H5Reader& file, const std::string
 /// One line a file; whether it opens, not whether its digests are right.
 void print_file(const Program& program, const std::string& path) {
   std::error_code none;
-  const std::string head = path + ": " + gigabytes(fs::file_size(path, none)) + ", ";
+  const std::string head = path + ": " + gigabytes(static_cast<double>(fs::file_size(path, none))) + ", ";
   try {
     const std::unique_ptr<H5Reader> file = open_h5(path);
     const auto loss = file->facts().find("eval_loss");

@@ -1,20 +1,10 @@
 // One config and one program on all ranks, or none.
-#include <fstream>
 #include <sstream>
 #include "app/commands.h"
 #include "train/facts.h"
-#include "train/snapshot.h"
 
 namespace annulus {
 namespace {
-
-/// Of the program file that this process runs; the same commit can be built twice.
-std::string program_print() {
-  std::ifstream in("/proc/self/exe", std::ios::binary);
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
-  return fingerprint(bytes.str());
-}
 
 /// The first line in which two configs differ, of each.
 std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
@@ -38,10 +28,16 @@ RunConfig take_config(Program& program, Purpose purpose) {
     run = parse_run_config(program.arguments);
     validate(run, purpose);
   });
-  const std::string version = program_version() + ", file " + program_print();
-  const std::vector<std::string> versions = program.world.all_gather(version);
-  const std::vector<std::string> configs = program.world.all_gather(print_config(run));
-  const std::vector<std::string> hosts = program.world.all_gather(program.node.host);
+  // Version and host on a line each, and the config.
+  std::vector<std::string> versions, hosts, configs;
+  for (const std::string& theirs :
+       program.world.all_gather(program_version() + ", build " + program_build_id() + "\n" +
+                                program.node.host + "\n" + print_config(run))) {
+    std::istringstream text(theirs);
+    std::getline(text, versions.emplace_back());
+    std::getline(text, hosts.emplace_back());
+    configs.push_back(theirs.substr(static_cast<std::size_t>(text.tellg())));
+  }
   for (std::size_t r = 1; r < versions.size(); ++r) {
     const std::string where = "rank " + std::to_string(r) + " on host " + hosts[r];
     if (versions[r] != versions[0])

@@ -10,19 +10,13 @@
 #include <filesystem>
 #include <utility>
 #include "core/check.h"
+#include "core/gigabytes.h"
 
 namespace annulus {
 namespace {
 
 // The kernel takes at most 2 GiB a call, and a slab bounds what one slow call can hold up.
 constexpr std::int64_t kSlab = std::int64_t{64} << 20;
-
-std::string gigabytes(double bytes) {
-  char text[32];
-  const char* form = bytes < 0.95e8 ? "%.3f GB" : "%.1f GB";
-  if (std::snprintf(text, sizeof text, form, bytes / 1e9) < 0) return "?";
-  return text;
-}
 
 }  // namespace
 

@@ -3,10 +3,12 @@
 #include <link.h>
 #include <algorithm>
 #include <boost/version.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <string_view>
 
 extern char** environ;
 
@@ -47,6 +49,26 @@ int collect(dl_phdr_info* info, std::size_t, void* to) {
   return 0;
 }
 
+/// Of the program alone, which comes first.
+int find_build_id(dl_phdr_info* info, std::size_t, void* to) {
+  const auto padded = [](std::size_t n) { return (n + 3) / 4 * 4; };
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& part = info->dlpi_phdr[i];
+    if (part.p_type != PT_NOTE) continue;
+    const char* at = reinterpret_cast<const char*>(info->dlpi_addr + part.p_vaddr);
+    for (const char* end = at + part.p_memsz; at + sizeof(ElfW(Nhdr)) <= end;) {
+      const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+      const char* name = at + sizeof *note;
+      const char* hash = name + padded(note->n_namesz);
+      if (note->n_type == NT_GNU_BUILD_ID &&
+          std::string_view(name, note->n_namesz) == std::string_view("GNU", 4))
+        static_cast<std::string*>(to)->assign(hash, note->n_descsz);
+      at = hash + padded(note->n_descsz);
+    }
+  }
+  return 1;
+}
+
 bool starts_with(const std::string& text, const char* with) {
   return text.rfind(with, 0) == 0;
 }
@@ -55,6 +77,17 @@ bool starts_with(const std::string& text, const char* with) {
 
 std::string program_version() {
   return std::string("annulus ") + ANNULUS_VERSION + " (commit " + ANNULUS_COMMIT + ")";
+}
+
+std::string program_build_id() {
+  std::string hash, text;
+  dl_iterate_phdr(find_build_id, &hash);
+  for (const char c : hash) {
+    char two[3];
+    std::snprintf(two, sizeof two, "%02x", static_cast<unsigned char>(c));
+    text += two;
+  }
+  return text.empty() ? "none" : text;
 }
 
 std::vector<std::string> library_lines() {

@@ -1,21 +1,14 @@
 #include "train/memory_plan.h"
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <utility>
 #include <vector>
+#include "core/gigabytes.h"
 
 namespace annulus {
 namespace {
-
-std::string gigabytes(std::int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 100'000'000 ? "%.4f GB" : "%.2f GB",
-                static_cast<double>(bytes) * 1e-9);
-  return text;
-}
 
 /// The number in a file of one number; `missing` when there is none ("max", say).
 std::int64_t number_in(const std::string& path, std::int64_t missing) {

@@ -36,7 +36,7 @@ Trainer::Trainer(Comm& world, const Node& node, Backend& backend, const RunConfi
 }
 
 void Trainer::open() {
-  watchdog_.enter("load", 0);
+  const Watchdog::Phase phase(watchdog_, "load", 0);
   behind_ = std::make_unique<BackgroundSave>(backend_);
   check_fault_spec(run_.debug.fail);
   start_ = open_start(run_);
@@ -82,7 +82,6 @@ void Trainer::open() {
     folder_.open_metrics(progress_.step);
     folder_.status(status("running"));
   });
-  watchdog_.rest();
 }
 
 Trainer::~Trainer() = default;
@@ -172,14 +171,13 @@ void Trainer::agree_on_stop(double work) {
 
 void Trainer::run_evaluation() {
   if (!eval_data_ || evaluated_step_ == progress_.step) return;
-  watchdog_.enter("evaluation", progress_.step);
+  const Watchdog::Phase phase(watchdog_, "evaluation", progress_.step);
   const EvalResult r = evaluate(world_, *engine_, *eval_data_);
   evaluated_step_ = progress_.step;
   folder_.say("step " + std::to_string(progress_.step) + "  " + eval_line(r));
   for (const std::string& line : position_lines(r)) folder_.say(line);
   keep_best(r.loss);
   eval_json_ = eval_fields(r, best_);
-  watchdog_.rest();
 }
 
 Exit Trainer::finish() {
@@ -200,7 +198,7 @@ Exit Trainer::finish() {
 
 void Trainer::export_model() {
   if (run_.checkpoint.final == "none") return;
-  watchdog_.enter("export", progress_.step);
+  const Watchdog::Phase phase(watchdog_, "export", progress_.step);
   const std::string kind = run_.lora.rank > 0 ? "adapter" : "model";
   if (run_.checkpoint.final == "h5") {
     const std::string path = folder_.path(kind + ".h5");
@@ -218,7 +216,6 @@ void Trainer::export_model() {
   }
   export_folder(world_, folder_.checkpoint(progress_.step), folder, [this] { watchdog_.beat(); });
   folder_.say("wrote " + folder);
-  watchdog_.rest();
 }
 
 }  // namespace annulus

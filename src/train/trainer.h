@@ -78,7 +78,6 @@ class Trainer {
   void save();
   /// Begins a save beside the training where checkpoint.background allows, else the same as save().
   void save_behind();
-  bool snapshot_fits();
   /// Ends the save that is under way: when its bytes are written, or at once if `now`.
   void finish_behind(bool now);
   std::map<std::string, std::string> facts();
@@ -112,9 +111,6 @@ class Trainer {
   std::int64_t first_step_ = 0;   // where this life began
   std::int64_t saved_step_ = -1;  // whose checkpoint is on disk
   std::unique_ptr<BackgroundSave> behind_;
-  std::int64_t behind_step_ = -1;  // whose checkpoint is under way
-  double behind_begun_ = 0;
-  int snapshot_fits_ = -1;  // -1: not asked yet
   std::int64_t evaluated_step_ = -1;
   Stop stop_ = Stop::none;
   bool gradients_written_ = false;

@@ -3,21 +3,15 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include "core/gigabytes.h"
 #include "io/fault.h"
 #include "train/clock.h"
-#include "train/memory_plan.h"
 #include "train/trainer.h"
 
 namespace annulus {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 1e8 ? "%.4f GB" : "%.2f GB", bytes * 1e-9);
-  return text;
-}
 
 }  // namespace
 
@@ -60,57 +54,36 @@ void Trainer::saved(const std::string& path, std::int64_t step, double begun) {
 void Trainer::save() {
   finish_behind(true);
   if (saved_step_ == progress_.step) return;
-  watchdog_.enter("save", progress_.step);
+  const Watchdog::Phase phase(watchdog_, "save", progress_.step);
   const double begun = steady_seconds();
   const std::string path = folder_.checkpoint(progress_.step);
   agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
   save_state(world_, *engine_, path, facts(), run_.debug.fail);
   saved(path, progress_.step, begun);
-  watchdog_.rest();
-}
-
-bool Trainer::snapshot_fits() {
-  const std::string& asked = run_.checkpoint.background;
-  if (asked != "auto") return asked == "true";
-  // Asked when the first is due: by then all that the training needs has been taken.
-  if (snapshot_fits_ < 0) {
-    std::int64_t bytes = 0;
-    ShardedState& state = engine_->state();
-    for (int u = 0; u < static_cast<int>(state.units().size()); ++u) {
-      if (!state.trains(u)) continue;
-      const UnitState& s = state.state(u);
-      for (const Tensor& t : {s.master, s.m, s.v})
-        if (t) bytes += t.bytes();
-    }
-    const bool fits = bytes <= host_bytes_free() / 10 * 9 / node_.local_size;
-    snapshot_fits_ = world_.max(fits ? 0 : 1) == 0 ? 1 : 0;
-  }
-  return snapshot_fits_ == 1;
 }
 
 void Trainer::save_behind() {
-  if (!snapshot_fits()) {
+  if (!behind_->wanted(world_, *engine_, run_.checkpoint.background, node_.local_size)) {
     save();
     return;
   }
   finish_behind(true);
   if (saved_step_ == progress_.step) return;
-  watchdog_.enter("save", progress_.step);
-  behind_begun_ = last_save_ = steady_seconds();
-  behind_step_ = progress_.step;
-  const std::string path = folder_.checkpoint(behind_step_);
+  const Watchdog::Phase phase(watchdog_, "save", progress_.step);
+  last_save_ = steady_seconds();
+  const std::string path = folder_.checkpoint(progress_.step);
   agreed(world_, "save", [&] { inject_fault(run_.debug.fail, "save", world_.rank(), path, 0); });
-  behind_->begin(world_, *engine_, path, facts(), run_.debug.fail);
-  watchdog_.rest();
+  behind_->begin(world_, *engine_, {.step = progress_.step, .path = path, .begun = last_save_}, facts(),
+                 run_.debug.fail);
 }
 
 void Trainer::finish_behind(bool now) {
   if (!behind_->active()) return;
   if (!now && !behind_->written(world_)) return;
-  watchdog_.enter("save", behind_step_);
+  const BackgroundSave::Job job = behind_->job();
+  const Watchdog::Phase phase(watchdog_, "save", job.step);
   behind_->finish();
-  saved(folder_.checkpoint(behind_step_), behind_step_, behind_begun_);
-  watchdog_.rest();
+  saved(job.path, job.step, job.begun);
 }
 
 void Trainer::open_best() {
@@ -130,7 +103,7 @@ void Trainer::open_best() {
 
 void Trainer::keep_best(double loss) {
   if (!run_.checkpoint.best || !std::isfinite(loss) || (best_.step >= 0 && loss >= best_.loss)) return;
-  watchdog_.enter("save", progress_.step);
+  const Watchdog::Phase phase(watchdog_, "save", progress_.step);
   const double begun = steady_seconds();
   const std::string path = folder_.path("best.h5");
   std::map<std::string, std::string> all = facts();

@@ -49,7 +49,7 @@ std::vector<LocalRow> Trainer::read_rows(const StepRows& rows) {
 
 void Trainer::run_step() {
   const std::int64_t k = progress_.step;
-  watchdog_.enter(k == first_step_ ? "first step" : "step", k + 1);
+  const Watchdog::Phase phase(watchdog_, k == first_step_ ? "first step" : "step", k + 1);
   if (node_.step != nullptr) *node_.step = k + 1;
   const double begun = steady_seconds();
   // A step is begun only when there is time for it, with room to spare, and a save; one that has begun goes
@@ -116,7 +116,6 @@ void Trainer::run_step() {
   progress_.step = k + 1;
   progress_.tokens += r.tokens;
   progress_.targets += r.targets;
-  watchdog_.rest();
 }
 
 void Trainer::diverged(const StepReport& r, const std::string& where) {
@@ -139,7 +138,6 @@ void Trainer::write_gradients() {
   gradients_written_ = true;
   folder_.say("wrote the gradients of step " + std::to_string(progress_.step + 1) + " to " +
               run_.debug.gradients);
-  watchdog_.rest();
 }
 
 void Trainer::record(const StepReport& r) {
@@ -156,6 +154,7 @@ void Trainer::record(const StepReport& r) {
 
 void Trainer::at_edge() {
   constexpr std::size_t kRecent = 5;
+  const Watchdog::Phase phase(watchdog_, "end of step", progress_.step);
   recent_.push_back(report_.seconds);
   if (recent_.size() > kRecent) recent_.pop_front();
   finish_behind(false);

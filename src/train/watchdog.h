@@ -18,14 +18,29 @@ class Watchdog {
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  /// A new phase ("load", "first step", "step", "save"), a string literal.
-  void enter(const char* phase, std::int64_t step);
+  /// From here to the end of its life a phase ("load", "step", "save"), named by a string literal; then the
+  /// one before it goes on. Outside all phases nothing is watched, so whatever waits for other ranks is in
+  /// one.
+  class Phase {
+   public:
+    Phase(Watchdog& of, const char* name, std::int64_t step)
+        : of_(of), before_(of.phase_), before_step_(of.step_) {
+      of_.enter(name, step);
+    }
+    ~Phase() { of_.enter(before_, before_step_); }
+    Phase(const Phase&) = delete;
+    Phase& operator=(const Phase&) = delete;
+
+   private:
+    Watchdog& of_;
+    const char* before_;
+    std::int64_t before_step_;
+  };
   /// A sign of life within the phase: a layer done, a slab read.
   void beat();
-  /// Outside all phases: nothing is watched.
-  void rest() { enter(nullptr, 0); }
 
  private:
+  void enter(const char* phase, std::int64_t step);
   void watch();
   double seconds_;
   std::string host_;

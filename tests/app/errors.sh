@@ -84,14 +84,19 @@ both 4 'in use.*elsewhere' train "$work/run.ini" --run.dir "$work/held"
 [ -e "$work/held/lock" ] || bad "another job's lock was removed"
 
 # --- ranks that were not started alike
-unlike() { # CODE TEXT FIRST SECOND: arguments of the first rank, and of the second
+unlike() { # CODE TEXT FIRST SECOND [PROGRAM]: arguments of the first rank, and of the second with its program
   got=0
-  timeout 120 mpirun -n 1 "$ANNULUS" train $3 : -n 1 "$ANNULUS" train $4 >"$work/out" 2>"$work/err" || got=$?
+  timeout 120 mpirun -n 1 "$ANNULUS" train $3 : -n 1 "${5:-$ANNULUS}" train $4 >"$work/out" 2>"$work/err" || got=$?
   [ $got = "$1" ] || bad "code $got, not $1: ranks started with \"$3\" and \"$4\""
   grep '^annulus: ' "$work/err" | grep -qE -- "$2" || bad "no \"$2\" in: $(grep '^annulus: ' "$work/err")"
 }
 unlike 4 'rank 1 on host .*lr = 0.002.*lr = 0.001' "$work/run.ini" "$work/run.ini --optimizer.lr 0.002"
 unlike 2 'no_config.ini' "$work/run.ini" "$work/no_config.ini"
+# The same commit, linked again: its note (16 bytes of heading, then the hash) has another hash.
+cp "$ANNULUS" "$work/other"
+note=$(readelf -SW "$ANNULUS" | sed -n 's/.*\.note\.gnu\.build-id *NOTE *[0-9a-f]* *\([0-9a-f]*\) .*/\1/p')
+printf 'other' | dd of="$work/other" bs=1 seek=$((0x$note + 16)) conv=notrunc 2>/dev/null
+unlike 4 'rank 1 on host .* runs annulus .*, build 6f74686572[0-9a-f]+ and rank 0 .*, build [0-9a-f]+;' "$work/run.ini" "$work/run.ini" "$work/other"
 
 # --- other subcommands
 both 3 'no_file' inspect "$work/no_file.h5"

@@ -255,7 +255,7 @@ void check_full_disk() {
     }
   }
   world->barrier();
-  check_error(Exit::environment, {"disk full", "0.000 GB free"}, save_4_kb);
+  check_error(Exit::environment, {"disk full", "0.0000 GB free"}, save_4_kb);
   world->barrier();
   BOOST_TEST((slurp(path) == before));
   BOOST_TEST(!fs::exists(path + ".partial"));
