@@ -251,7 +251,6 @@ BOOST_AUTO_TEST_CASE(messages_that_are_refused) {
   BOOST_TEST(says(why(R"([{"role": "user", "content": "a"}, {"role": "bot", "content": "a"}])"),
                   "messages[1] has the role \"bot\""));
   BOOST_TEST(says(why(R"([{"role": "user"}])"), "messages[0] has no content"));
-  BOOST_TEST(says(why(R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}])"), "list of parts"));
   BOOST_TEST(says(why(R"([{"role": "user", "content": 1}])"), "messages[0].content is a number"));
   BOOST_TEST(says(why(R"([{"role": "assistant", "tool_calls": [{"name": "f"}]}])"), "without arguments"));
   BOOST_TEST(says(why(R"([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": 1}]}])"),
@@ -276,6 +275,33 @@ BOOST_AUTO_TEST_CASE(messages_that_are_refused) {
                   "chat_template_kwargs"));
   BOOST_TEST(row("{" + hi + R"(, "tools": null, "chat_template_kwargs": {}})") == "");
   BOOST_TEST(says(row("{\"text\": \"a\"}"), "has no messages (it has text)"));
+}
+
+BOOST_AUTO_TEST_CASE(a_content_of_parts_is_their_texts_joined) {
+  const auto row = [](const std::string& content) {
+    return R"({"messages": [{"role": "user", "content": )" + content +
+           R"(}, {"role": "assistant", "content": [{"type": "text", "text": "so"}]}]})";
+  };
+  const Conversation c = conversation_of(row(
+      R"([{"type": "text", "text": " a\n"}, "b", {"text": "", "type": "text"}, {"type": "text", "text": "é ", "x": 1}])"));
+  BOOST_TEST(c.messages[0].content == " a\nbé ");
+  BOOST_TEST(c.messages[1].content == "so");
+  BOOST_TEST(conversation_of(row("[]")).messages[0].content == "");
+  const auto why = [&](const std::string& content) {
+    return why_of(row(content), SourceKind::chat_rows, "qwen3");
+  };
+  BOOST_TEST(why(R"([{"type": "text", "text": "a"}])") == "");
+  BOOST_TEST(why(R"([{"type": "text", "text": "a"}, {"type": "image", "url": "x"}])") ==
+             "messages[0].content[1] is a part of type \"image\"; only parts of type text are read");
+  BOOST_TEST(why(R"([{"type": "image_url", "image_url": {"url": "x"}}])").find("\"image_url\"") !=
+             std::string::npos);
+  BOOST_TEST(why(R"([{"text": "a"}])") == "messages[0].content[0] has no type; parts of type text are read");
+  BOOST_TEST(why(R"([{"type": "text"}])") == "messages[0].content[0] has no text");
+  BOOST_TEST(why(R"([{"type": "text", "text": 1}])") ==
+             "messages[0].content[0].text is a number; it must be a text");
+  BOOST_TEST(why(R"([["a"]])") == "messages[0].content[0] is a list; it must be a text");
+  BOOST_TEST(why(R"([{"type": ["text"], "text": "a"}])") ==
+             "messages[0].content[0].type is a list; it must be a text");
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_s_template_is_known_by_its_hash) {

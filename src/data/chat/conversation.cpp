@@ -8,9 +8,30 @@ namespace {
 using Kind = JsonValue::Kind;
 
 const std::string& text_of(const JsonValue& v, const std::string& where) {
-  if (v.is(Kind::list)) throw RowError{where + " is a list of parts; only texts are read here"};
   if (!v.is(Kind::text)) throw RowError{where + " is " + v.kind_name() + "; it must be a text"};
   return v.text;
+}
+
+/// One of a content's parts: {"type": "text", "text": ...}, or a bare text.
+const std::string& text_of_part(const JsonValue& part, const std::string& where) {
+  if (!part.is(Kind::object)) return text_of(part, where);
+  const JsonValue* type = part.find("type");
+  if (type == nullptr) throw RowError{where + " has no type; parts of type text are read"};
+  if (text_of(*type, where + ".type") != "text")
+    throw RowError{where + " is a part of type \"" + one_line(type->text, 40) +
+                   "\"; only parts of type text are read"};
+  const JsonValue* text = part.find("text");
+  if (text == nullptr) throw RowError{where + " has no text"};
+  return text_of(*text, where + ".text");
+}
+
+/// A text, or a list of parts, which templates that know parts write one behind the other.
+std::string content_of(const JsonValue& v, const std::string& where) {
+  if (!v.is(Kind::list)) return text_of(v, where);
+  std::string joined;
+  for (std::size_t i = 0; i < v.items.size(); ++i)
+    joined += text_of_part(v.items[i], where + "[" + std::to_string(i) + "]");
+  return joined;
 }
 
 Message::Role role_of(const std::string& name, const std::string& where) {
@@ -70,7 +91,7 @@ std::vector<Message> messages_of(const JsonValue& list, const std::string& what)
         throw RowError{where + " has tool_calls, but only an assistant calls tools"};
     }
     if (content != nullptr)
-      message.content = text_of(*content, where + ".content");
+      message.content = content_of(*content, where + ".content");
     else if (message.calls.empty() && !message.reasoning)
       throw RowError{where + " has no content"};
     out.push_back(std::move(message));
