@@ -56,7 +56,10 @@ std::vector<ToolCall> calls_of(const JsonValue& list, const std::string& where) 
     if (!arguments->is(Kind::object) && !arguments->is(Kind::text))
       throw RowError{where + " has arguments that are " + arguments->kind_name() +
                      "; they must be an object, or a text"};
-    out.push_back({text_of(*name, where + ": the name of a call"), *arguments});
+    ToolCall& made = out.emplace_back();
+    if (const JsonValue* type = call.find("type")) made.type = text_of(*type, where + ": the type of a call");
+    made.name = text_of(*name, where + ": the name of a call");
+    made.arguments = *arguments;
   }
   return out;
 }
@@ -85,6 +88,8 @@ std::vector<Message> messages_of(const JsonValue& list, const std::string& what)
     const bool assistant = message.role == Message::Role::assistant;
     if (const JsonValue* r = m.find("reasoning_content"); r != nullptr && assistant)
       message.reasoning = text_of(*r, where + ".reasoning_content");
+    if (const JsonValue* t = m.find("thinking"); t != nullptr && assistant)
+      message.thinking = text_of(*t, where + ".thinking");
     if (const JsonValue* calls = m.find("tool_calls"); calls != nullptr) {
       message.calls = calls_of(*calls, where + ".tool_calls");
       if (!assistant && !message.calls.empty())

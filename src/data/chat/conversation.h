@@ -9,6 +9,7 @@
 namespace annulus {
 
 struct ToolCall {
+  std::string type = "function";
   std::string name;
   JsonValue arguments;  // an object, or a text
 };
@@ -18,6 +19,7 @@ struct Message {
   Role role = Role::user;
   std::string content;                   // empty where an assistant's is null or absent
   std::optional<std::string> reasoning;  // reasoning_content
+  std::optional<std::string> thinking;   // the same by another name, which formats with it read instead
   std::vector<ToolCall> calls;
 };
 const char* role_name(Message::Role);
