@@ -77,6 +77,8 @@ class Dataset {
   const std::string& path() const { return path_; }
 
   std::int64_t dropped_tokens() const { return packing_.dropped_tokens; }  // by the packing's cuts
+  /// For people: the token file's facts, and how full packing made the rows.
+  std::string describe() const;
 
  private:
   /// The part of a span, which begins at row position `start`, that lies in the run.
@@ -86,6 +88,7 @@ class Dataset {
   std::unique_ptr<TokenFile> file_;
   PackingResult packing_;
   std::int64_t sequence_;
+  std::string strategy_;           // data.packing
   std::vector<std::int32_t> ids_;  // of one read
   std::vector<std::uint8_t> mask_;
 };

@@ -236,8 +236,9 @@ std::string describe_tokens(const std::map<std::string, std::string>& source) {
     const auto at = source.find(key);
     return at == source.end() ? std::string() : at->second;
   };
-  std::string out = count("documents") + " documents, " + count("tokens") + " tokens, " + count("targets") +
-                    " of them targets";
+  std::string out = count("documents") + " documents, " + count("tokens") + " tokens";
+  if (const std::string targets = count("targets"); !targets.empty())
+    out += ", " + targets + " of them targets";
   const auto also = [&](const char* key, const char* what) {
     if (const std::string n = count(key); !n.empty() && n != "0") out.append("; ").append(n).append(what);
   };
