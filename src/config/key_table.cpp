@@ -59,7 +59,9 @@ std::vector<Key> key_table() {
        "chat",
        [](C& c) -> Slot { return &c.data.chat; },
        "format of messages: auto (the model folder's template, when it is known), or a name",
-       {.words = "auto chatml qwen3 qwen3-instruct qwen2.5 llama3 llama3.1"}},
+       {.words =
+            "auto chatml qwen3 qwen3-instruct qwen2.5 llama3 llama3.1 llama3.2 gpt-oss glm4.5 deepseek-r1 "
+            "deepseek-r1-distill"}},
       {"data",
        "sequence",
        [](C& c) -> Slot { return &c.data.sequence; },

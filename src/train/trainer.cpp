@@ -114,11 +114,14 @@ void Trainer::open_data(const H5Reader* from, const std::string& from_path) {
       run_.data, model_.config.V);
   if (data_->rows() == 0) input_error("data.train holds no row: its documents are empty");
   data_print_ = data_fingerprint(world_, data_->file());
-  if (!run_.data.eval.empty())
+  folder_.say(data_->describe());
+  if (!run_.data.eval.empty()) {
     eval_data_ = std::make_unique<Dataset>(
         world_,
         token_file_of(world_, run_.data.eval, run_, model_.config, folder_.path("tokens-eval.h5"), false),
         run_.data, model_.config.V);
+    folder_.say(eval_data_->describe());
+  }
   progress_.rows_per_step = run_.train.rows > 0 ? run_.train.rows : grid_.data;
   if (from != nullptr) progress_ = progress_of(*from, from_path);
   plan_ = std::make_unique<StepPlan>(data_->rows(), progress_.rows_per_step, run_.data, run_.train);
