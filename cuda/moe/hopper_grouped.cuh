@@ -26,7 +26,7 @@
 
 namespace annulus::cuda {
 
-/// c (+)= a b with operands in these layouts. Added: the addend's type, which is c's, or void.
+/// c (+)= scale * a b with operands in these layouts. Added: the addend's type, which is c's, or void.
 template <class LayoutA, class LayoutB, class Out, class Added>
 struct HopperGrouped {
   using In = cutlass::bfloat16_t;
@@ -83,7 +83,7 @@ struct HopperGrouped {
       arguments.mainloop.dA = reinterpret_cast<typename Kernel::InternalStrideA*>(from.a_stride);
       arguments.mainloop.ptr_B = reinterpret_cast<const In**>(from.b);
       arguments.mainloop.dB = reinterpret_cast<typename Kernel::InternalStrideB*>(from.b_stride);
-      arguments.epilogue.thread.alpha = 1.f;
+      arguments.epilogue.thread.alpha = static_cast<float>(a.scale);
       arguments.epilogue.thread.beta = std::is_void_v<Added> ? 0.f : 1.f;
       if constexpr (!std::is_void_v<Added>) {
         arguments.epilogue.ptr_C = const_cast<const Added**>(reinterpret_cast<Added**>(from.c));

@@ -258,8 +258,8 @@ std::vector<Key> key_table() {
        "scale of the adapters (times 1 / rank); 0: 8",
        {.low = 0, .high = 1e6}},
       {"lora", "targets", [](C& c) -> Slot { return &c.lora.targets; },
-       "projection to adapt (q_proj, ..., down_proj, or all-linear), one line or flag each; none: q_proj, "
-       "v_proj"},
+       "projection to adapt (q_proj, ..., down_proj, mlp.experts.gate_up_proj, mlp.experts.down_proj, or "
+       "all-linear), one line or flag each; none: q_proj, v_proj"},
       {"lora", "rslora", [](C& c) -> Slot { return &c.lora.rslora; }, "scale by 1 / sqrt(rank) instead"},
       {"lora",
        "base",

@@ -168,7 +168,8 @@ Cost cost(const ExpertSwigluBwd& a) {
 Cost cost(const GroupedMatmul& a) {
   const std::int64_t P = a.a.shape[0], K = a.a.shape[1], N = a.gradient ? a.b.shape[1] : a.c.shape[1];
   return multiplies("grouped matmul", "grouped matmul into f32", "grouped_matmul", a.a, a.c,
-                    2 * number(P) * number(K) * number(N), bytes_of_all({a.a, a.b, a.c}));
+                    2 * number(P) * number(K) * number(N),
+                    bytes_of_all({a.a, a.b, a.c, a.add ? a.c : Tensor{}}));
 }
 
 }  // namespace annulus

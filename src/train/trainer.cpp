@@ -39,11 +39,11 @@ void Trainer::open() {
   const Watchdog::Phase phase(watchdog_, "load", 0);
   behind_ = std::make_unique<BackgroundSave>(backend_);
   check_fault_spec(run_.debug.fail);
-  start_ = open_start(run_);
   model_ = open_model(run_);
+  start_ = open_start(model_.config, run_);
   if (const std::string warning = check_positions(model_.config, run_); !warning.empty())
     folder_.say(warning);
-  const LoraConfig lora = lora_config(run_.lora);
+  const LoraConfig lora = lora_config(run_.lora, model_.config);
   model_print_ = model_fingerprint(model_.config, make_units(model_.config, lora));
   base_print_ = base_fingerprint(world_, model_, run_);
   if (start_) check_adapters(*start_, model_.config, lora, run_.checkpoint.resume);
@@ -139,7 +139,7 @@ void Trainer::fill_weights(H5Reader* from, const std::string& from_path) {
 }
 
 std::map<std::string, std::string> Trainer::weight_facts() const {
-  if (run_.lora.rank > 0) return adapter_facts(run_, base_print_);
+  if (run_.lora.rank > 0) return adapter_facts(run_, model_.config, base_print_);
   return source_facts(model_, run_.model.path, engine_->state().units());
 }
 
