@@ -3,6 +3,8 @@
 #include <cmath>
 #include <memory>
 #include "cases.h"
+#include "core/rng.h"
+#include "engines.h"
 
 namespace annulus::bench {
 namespace {
@@ -12,17 +14,35 @@ struct Scene {
   std::int64_t tokens;
   Cover cover;
   std::int64_t document = 0, window = 0;  // 0: the whole row
+  std::int64_t mixed = 0;  // most tokens of a document, where lengths differ; 0: all of `document`
+  bool visit = false;      // of a ring: merged into running sums in f32, gradients added in f32
 };
+
+constexpr std::int64_t kShortest = 100;  // of mixed documents
+
+/// Starts of documents and the row's end. Mixed lengths: their logarithms are uniform.
+std::vector<std::int64_t> starts(const Scene& scene) {
+  std::vector<std::int64_t> all{0};
+  for (std::uint64_t i = 0; all.back() < scene.tokens; ++i) {
+    std::int64_t length = scene.document > 0 ? scene.document : scene.tokens;
+    if (scene.mixed > 0) {
+      const double span = static_cast<double>(scene.mixed) / kShortest;
+      length = std::llround(kShortest * std::pow(span, unit_interval(draw(0, Draw::test, 1, i)[0])));
+    }
+    all.push_back(std::min(scene.tokens, all.back() + length));
+  }
+  return all;
+}
 
 /// First key of each query, by position in the row. Keys of a full block all lie before its queries.
 std::vector<std::int64_t> first_keys(const Scene& scene) {
   std::vector<std::int64_t> first(static_cast<std::size_t>(scene.tokens), 0);
   if (scene.cover == Cover::full) return first;
-  for (std::int64_t p = 0; p < scene.tokens; ++p) {
-    std::int64_t& f = first[static_cast<std::size_t>(p)];
-    if (scene.document > 0) f = p / scene.document * scene.document;
-    if (scene.window > 0) f = std::max(f, p - scene.window + 1);
-  }
+  const std::vector<std::int64_t> bounds = starts(scene);
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i)
+    for (std::int64_t p = bounds[i]; p < bounds[i + 1]; ++p)
+      first[static_cast<std::size_t>(p)] =
+          scene.window > 0 ? std::max(bounds[i], p - scene.window + 1) : bounds[i];
   return first;
 }
 
@@ -40,14 +60,13 @@ struct Stage {
   AttentionFwd forward;
 };
 
-/// One rank alone has one block and no running sums. A full block is a visit in a ring: it is merged into
-/// running sums in f32, and its gradients are added in f32.
+/// One rank alone has one block and no running sums.
 std::shared_ptr<Stage> set_up(const Sizes& s, const Scene& scene, Backend& b, Pool& p) {
-  const bool visit = scene.cover == Cover::full;
+  const bool full = scene.cover == Cover::full, visit = scene.visit;
   const std::int64_t T = scene.tokens;
   auto stage = std::make_shared<Stage>();
   stage->blocks = {
-      {.q_count = T, .q_position = visit ? T : 0, .k_count = T, .k_position = 0, .cover = scene.cover}};
+      {.q_count = T, .q_position = full ? T : 0, .k_count = T, .k_position = 0, .cover = scene.cover}};
   const Tensor none{};
   stage->forward = {.q = p.normal("q", DType::bf16, {T, s.H, s.D}),
                     .k = p.normal("k", DType::bf16, {T, s.G, s.D}),
@@ -68,18 +87,17 @@ std::shared_ptr<Stage> set_up(const Sizes& s, const Scene& scene, Backend& b, Po
 Work forward_work(const Sizes& s, const Scene& scene, Backend& b, Pool& p) {
   const auto stage = set_up(s, scene, b, p);
   AttentionFwd& a = stage->forward;
-  const bool visit = scene.cover == Cover::full;
-  a.begins = a.ends = !visit;
+  a.begins = a.ends = !scene.visit;
   a.workspace = p.scratch(b.ops().attention_fwd_bytes(a));
   return {[&b, stage] { b.ops().attention_fwd(Lane::compute, stage->forward); },
-          {visit ? a.acc : a.o, a.lse}};
+          {scene.visit ? a.acc : a.o, a.lse}};
 }
 
 Work backward_work(const Sizes& s, const Scene& scene, Backend& b, Pool& p) {
   const auto stage = set_up(s, scene, b, p);
   const AttentionFwd& f = stage->forward;
   const std::int64_t T = scene.tokens;
-  const DType type = scene.cover == Cover::full ? DType::f32 : DType::bf16;
+  const DType type = scene.visit ? DType::f32 : DType::bf16;
   AttentionBwd a{.q = f.q,
                  .k = f.k,
                  .v = f.v,
@@ -102,8 +120,10 @@ std::string shape_of(const Sizes& s, const Scene& scene) {
   std::string text = std::to_string(scene.tokens) + " x " + std::to_string(s.H) + " x " +
                      std::to_string(s.D) + ", G " + std::to_string(s.G);
   if (scene.document > 0) text += ", documents of " + std::to_string(scene.document);
+  if (scene.mixed > 0)
+    text += ", documents of " + std::to_string(kShortest) + " to " + std::to_string(scene.mixed);
   if (scene.window > 0) text += ", window " + std::to_string(scene.window);
-  if (scene.cover == Cover::full) text += ", f32 sums";
+  if (scene.visit) text += ", f32 sums";
   return text;
 }
 
@@ -111,8 +131,8 @@ std::string shape_of(const Sizes& s, const Scene& scene) {
 
 std::vector<Case> attention_cases(const Sizes& s) {
   const std::int64_t N = s.N;
-  const std::vector<Scene> scenes = {{"full", N / 2, Cover::full},
-                                     {"full", N, Cover::full},
+  const std::vector<Scene> scenes = {{.name = "full", .tokens = N / 2, .cover = Cover::full, .visit = true},
+                                     {.name = "full", .tokens = N, .cover = Cover::full, .visit = true},
                                      {"causal", N, Cover::causal},
                                      {"causal", 2 * N, Cover::causal},
                                      {"packed", N, Cover::partial, N / 16, 0},
@@ -132,6 +152,43 @@ std::vector<Case> attention_cases(const Sizes& s) {
     all.push_back({Kind::attention, "attention_bwd" + name, shape_of(s, scene), 10 * width * pairs,
                    s.attention_seconds, [=](Backend& b, Pool& p) { return backward_work(s, scene, b, p); },
                    "attention_bwd" + rate, size});
+  }
+  return all;
+}
+
+std::vector<EngineCase> engine_cases(std::int64_t N) {
+  struct Row {
+    std::int64_t D;
+    bool own;  // our portable engine too, which is slow
+    Scene scene;
+  };
+  const std::vector<Row> rows = {
+      {128, true, {.name = "full", .tokens = N / 2, .cover = Cover::full}},
+      {128, false, {.name = "full", .tokens = N, .cover = Cover::full}},
+      {128, false, {.name = "full", .tokens = 4 * N, .cover = Cover::full}},
+      {128, false, {.name = "ring_visit", .tokens = N, .cover = Cover::full, .visit = true}},
+      {128, false, {.name = "causal", .tokens = N, .cover = Cover::causal}},
+      {128, false, {.name = "causal", .tokens = 2 * N, .cover = Cover::causal}},
+      {128, true, {.name = "documents_2048", .tokens = 2 * N, .cover = Cover::partial, .document = 2048}},
+      {128, false, {.name = "documents_mixed", .tokens = 2 * N, .cover = Cover::partial, .mixed = 30000}},
+      {128, true, {.name = "window_128", .tokens = 2 * N, .cover = Cover::partial, .window = 128}},
+      {128, false, {.name = "window_4096", .tokens = 2 * N, .cover = Cover::partial, .window = 4096}},
+      {64, false, {.name = "full", .tokens = N, .cover = Cover::full}},
+      {64, false, {.name = "causal", .tokens = N, .cover = Cover::causal}},
+      {64, true, {.name = "documents_2048", .tokens = 2 * N, .cover = Cover::partial, .document = 2048}}};
+  std::vector<EngineCase> all;
+  for (const Row& row : rows) {
+    Sizes s;
+    s.D = row.D;
+    const Scene& scene = row.scene;
+    const std::string name =
+        std::string(scene.name) + "." + std::to_string(scene.tokens) + ".d" + std::to_string(row.D);
+    const double pairs = visible_pairs(scene) * static_cast<double>(s.H * s.D);
+    const bool whole = scene.tokens == N && std::string(scene.name) == "full";
+    all.push_back({"forward", name, row.D, 4 * pairs, row.own, whole,
+                   [=](Backend& b, Pool& p) { return forward_work(s, scene, b, p); }});
+    all.push_back({"backward", name, row.D, 10 * pairs, row.own, whole,
+                   [=](Backend& b, Pool& p) { return backward_work(s, scene, b, p); }});
   }
   return all;
 }

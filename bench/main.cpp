@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <thread>
 #include "cases.h"
+#include "engines.h"
 #include "machine.h"
 #include "ops/load_cuda.h"
 #include "rates_file.h"
@@ -13,12 +14,14 @@ namespace annulus::bench {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: annulus_bench [--only PREFIX] [--tokens N] [--seconds S] [--quick] [--rates FILE]\n"
+    "usage: annulus_bench [--only PREFIX] [--tokens N] [--seconds S] [--quick] [--rates FILE] [--engines]\n"
     "  --only PREFIX  limits, and operations whose name begins so: matmul, attention_bwd.causal, ...\n"
     "  --tokens N     tokens of a row; 32768, on a CPU 512 (where widths are an eighth, too)\n"
     "  --seconds S    at least so long on each operation; 0.3, attention 1\n"
     "  --quick        a look: a twentieth of a second each, and few repetitions\n"
-    "  --rates FILE   also writes what annulus plan reads";
+    "  --rates FILE   also writes what annulus plan reads\n"
+    "  --engines      attention engine against engine instead, with energy; 5 s each, our portable one 2 s;\n"
+    "                 --only forward, backward.causal, ...";
 
 constexpr std::int64_t kFewestTokens = 16;  // so that a document and a window have one at least
 constexpr std::int64_t kCpuTokens = 512, kCpuShrink = 8;
@@ -28,7 +31,7 @@ struct Options {
   std::string only, rates;
   std::int64_t tokens = 0;  // 0: by the backend
   double seconds = 0;       // 0: by the kind
-  bool quick = false, help = false;
+  bool quick = false, engines = false, help = false;
 };
 
 template <class Number>
@@ -58,6 +61,8 @@ Options parse(const std::vector<std::string>& arguments) {
       options.rates = value();
     else if (name == "--quick")
       options.quick = true;
+    else if (name == "--engines")
+      options.engines = true;
     else if (name == "--help" || name == "-h")
       options.help = true;
     else
@@ -109,6 +114,12 @@ bool run_case(Backend& backend, Pool& pool, const Case& c, const Limits& limits,
 }
 
 Exit run(const Options& options, const std::string& command) {
+  if (options.engines) {
+    if (!options.rates.empty()) usage_error("--rates does not go with --engines: leave out one of them");
+    const double seconds = options.seconds > 0 || !options.quick ? options.seconds : kQuickSeconds;
+    run_engines({.only = options.only, .tokens = options.tokens, .seconds = seconds}, command);
+    return Exit::ok;
+  }
   const std::unique_ptr<Backend> backend = find_backend();
   const bool cpu = backend->memory().place() == Place::host;
   const Sizes sizes = sizes_of(options, cpu);

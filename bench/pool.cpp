@@ -32,6 +32,7 @@ void Pool::clear() {
   backend_.queue().sync(backend_.queue().mark(Lane::compute));
   for (const Held& h : held_) h.memory->release(h.data);
   held_.clear();
+  serial_ = 0;
 }
 
 Tensor Pool::take(Memory& memory, const char* name, DType dtype, std::initializer_list<std::int64_t> shape,

@@ -30,7 +30,7 @@ class Pool {
   /// `count` elements from `begin`, widened to float.
   std::vector<float> download(const Tensor&, std::int64_t begin, std::int64_t count);
 
-  /// Gives all tensors back.
+  /// Gives all tensors back; what comes next is filled as if it were the first.
   void clear();
 
  private:

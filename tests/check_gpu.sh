@@ -10,6 +10,7 @@ tests=${1:-$here}/annulus_tests
 gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -1)
 [ -n "$gpu" ] || { echo "check-gpu: no GPU answers nvidia-smi, so nothing was tested" >&2; exit 4; }
 
+export ANNULUS_TEST_DEVICE=cuda  # whole models too, not the operations alone
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_base_warn_component_unused=0
 # NCCL takes ranks of one GPU only when it believes them on different hosts, joined by sockets.

@@ -64,30 +64,6 @@ AttentionBlock largest(std::int64_t Tq, std::int64_t Tk, Cover cover, const Atte
   return block;
 }
 
-AttentionTraits traits_of(const AttentionFwd& a, bool hopper) {
-  return {.type = a.q.dtype,
-          .H = a.q.shape[1],
-          .G = a.k.shape[1],
-          .D = a.q.shape[2],
-          .row_stride = std::max({a.q.stride(), a.k.stride(), a.v.stride(), a.o.stride()}),
-          .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v) && (!a.o || aligned(a.o)),
-          .hopper = hopper};
-}
-
-AttentionTraits traits_of(const AttentionBwd& a, bool deterministic, bool hopper) {
-  return {.type = a.q.dtype,
-          .H = a.q.shape[1],
-          .G = a.k.shape[1],
-          .D = a.q.shape[2],
-          .row_stride = std::max({a.q.stride(), a.k.stride(), a.v.stride(), a.o.stride(), a.d_o.stride(),
-                                  a.dq.stride(), a.dk.stride(), a.dv.stride()}),
-          .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v) && aligned(a.o) && aligned(a.d_o) &&
-                     aligned(a.dq) && aligned(a.dk) && aligned(a.dv),
-          .backward = true,
-          .deterministic = deterministic,
-          .hopper = hopper};
-}
-
 SdpaShape shape_of(const AttentionBlock& block, const AttentionTraits& t, double scale) {
   SdpaShape s;
   s.Sq = block.q_count, s.Sk = block.k_count;
@@ -122,9 +98,35 @@ void by_engine(std::span<const AttentionBlock> blocks, const AttentionTraits& tr
 
 }  // namespace
 
+AttentionTraits AttentionEngine::traits_of(const AttentionFwd& a) const {
+  return {.type = a.q.dtype,
+          .H = a.q.shape[1],
+          .G = a.k.shape[1],
+          .D = a.q.shape[2],
+          .row_stride = std::max({a.q.stride(), a.k.stride(), a.v.stride(), a.o.stride()}),
+          .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v) && (!a.o || aligned(a.o)),
+          .hopper = hopper_,
+          .only = only_};
+}
+
+AttentionTraits AttentionEngine::traits_of(const AttentionBwd& a) const {
+  return {.type = a.q.dtype,
+          .H = a.q.shape[1],
+          .G = a.k.shape[1],
+          .D = a.q.shape[2],
+          .row_stride = std::max({a.q.stride(), a.k.stride(), a.v.stride(), a.o.stride(), a.d_o.stride(),
+                                  a.dq.stride(), a.dk.stride(), a.dv.stride()}),
+          .aligned = aligned(a.q) && aligned(a.k) && aligned(a.v) && aligned(a.o) && aligned(a.d_o) &&
+                     aligned(a.dq) && aligned(a.dk) && aligned(a.dv),
+          .backward = true,
+          .deterministic = deterministic_,
+          .hopper = hopper_,
+          .only = only_};
+}
+
 void AttentionEngine::forward(Lane lane, const AttentionFwd& a) {
   const cudaStream_t stream = queue_.stream(lane);
-  const AttentionTraits traits = traits_of(a, hopper_);
+  const AttentionTraits traits = traits_of(a);
   const bool own = std::all_of(a.blocks.begin(), a.blocks.end(),
                                [&](const AttentionBlock& b) { return choose(b, traits) == Engine::own; });
   if (own) return launch_attention_fwd(a, stream);
@@ -186,7 +188,7 @@ void AttentionEngine::forward(Lane lane, const AttentionFwd& a) {
 
 void AttentionEngine::backward(Lane lane, const AttentionBwd& a) {
   const cudaStream_t stream = queue_.stream(lane);
-  const AttentionTraits traits = traits_of(a, deterministic_, hopper_);
+  const AttentionTraits traits = traits_of(a);
   const bool direct = a.dq.dtype == a.q.dtype && a.q.dtype != DType::f32;
   need(!direct || a.blocks.size() == 1, "attention backward in T takes exactly one block");
   const auto by_cudnn = [&](const AttentionBlock& block) {
@@ -233,7 +235,8 @@ void AttentionEngine::backward_hopper(Lane lane, const AttentionBwd& a, const At
   const cudaStream_t stream = queue_.stream(lane);
   const std::int64_t Tq = a.q.shape[0], H = a.q.shape[1], D = a.q.shape[2];
   Carver carver(a.workspace);
-  const Tensor turns = carver.take("turns of a block", DType::u8, {hopper_bwd_turn_bytes(block.q_count, H)});
+  const Tensor turns =
+      carver.take("turns of a block", DType::u8, {hopper_bwd_turn_bytes(block.q_count, H, D)});
   int* const counters = static_cast<int*>(turns.data);
   if (a.dq.dtype == DType::f32) return launch_hopper_bwd(a, block, a.dq, counters, stream);
   const Tensor dq = carver.take("dq of a block", DType::f32, {Tq, H, D});
@@ -247,7 +250,7 @@ std::int64_t AttentionEngine::bytes(const Tensor& q, const Tensor& k, double sca
   std::int64_t library = -1;
   for (const Cover cover : {Cover::full, Cover::causal}) {
     const AttentionBlock block = largest(q.shape[0], k.shape[0], cover, traits);
-    if (choose(block, traits) != Engine::cudnn) continue;
+    if (!can(Engine::cudnn, block, traits) || choose(block, traits) != Engine::cudnn) continue;
     SdpaShape shape = shape_of(block, traits, scale);
     shape.q = q.stride(), shape.k = shape.v = k.stride();
     shape.o = shape.d_o = shape.dq = traits.H * traits.D;
@@ -258,14 +261,14 @@ std::int64_t AttentionEngine::bytes(const Tensor& q, const Tensor& k, double sca
 }
 
 std::int64_t AttentionEngine::forward_bytes(const AttentionFwd& a) {
-  AttentionTraits traits = traits_of(a, hopper_);
+  AttentionTraits traits = traits_of(a);
   traits.aligned = true;  // the addresses are not known yet
   const std::int64_t lse = padded(traits.H * a.q.shape[0] * bytes_of(DType::f32));
   return bytes(a.q, a.k, a.scale, traits, padded(a.q.bytes()) + lse);
 }
 
 std::int64_t AttentionEngine::backward_bytes(const AttentionBwd& a) {
-  AttentionTraits traits = traits_of(a, deterministic_, hopper_);
+  AttentionTraits traits = traits_of(a);
   traits.aligned = true;
   const bool direct = a.dq.dtype == a.q.dtype;
   const std::int64_t Tq = a.q.shape[0];
@@ -273,8 +276,9 @@ std::int64_t AttentionEngine::backward_bytes(const AttentionBwd& a) {
   const std::int64_t gradients = direct ? 0 : padded(a.q.bytes()) + 2 * padded(a.k.bytes());
   const std::int64_t library = bytes(a.q, a.k, a.scale, traits, gradients + lse);
   const AttentionBlock any{.q_count = Tq, .k_count = a.k.shape[0], .cover = Cover::partial};
-  if (choose(any, traits) != Engine::hopper) return library;
-  const std::int64_t turns = padded(hopper_bwd_turn_bytes(Tq, traits.H));
+  if (!can(Engine::hopper, any, traits) || traits.only.value_or(Engine::hopper) != Engine::hopper)
+    return library;
+  const std::int64_t turns = padded(hopper_bwd_turn_bytes(Tq, traits.H, traits.D));
   return std::max(library, turns + (direct ? padded(a.q.size() * bytes_of(DType::f32)) : 0));
 }
 

@@ -12,9 +12,9 @@ namespace annulus::cuda {
 /// engine sums it in f32, in the workspace where the call wants it in T.
 class AttentionEngine {
  public:
-  /// `hopper`: the device has compute capability 9.0.
-  AttentionEngine(CudaQueue& queue, bool deterministic, bool hopper)
-      : queue_(queue), deterministic_(deterministic), hopper_(hopper) {}
+  /// `hopper`: the device has compute capability 9.0. `only`: see AttentionTraits.
+  AttentionEngine(CudaQueue& queue, bool deterministic, bool hopper, std::optional<Engine> only)
+      : queue_(queue), deterministic_(deterministic), hopper_(hopper), only_(only) {}
 
   void forward(Lane, const AttentionFwd&);
   void backward(Lane, const AttentionBwd&);
@@ -28,9 +28,12 @@ class AttentionEngine {
   void backward_hopper(Lane, const AttentionBwd&, const AttentionBlock&);
   std::int64_t bytes(const Tensor& q, const Tensor& k, double scale, const AttentionTraits&,
                      std::int64_t scratch);
+  AttentionTraits traits_of(const AttentionFwd&) const;
+  AttentionTraits traits_of(const AttentionBwd&) const;
 
   CudaQueue& queue_;
   bool deterministic_, hopper_;
+  std::optional<Engine> only_;
   CudnnSdpa cudnn_;
 };
 

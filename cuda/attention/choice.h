@@ -1,12 +1,14 @@
 // Which engine computes a block of attention: one function, no CUDA header.
 #pragma once
 #include <cstdint>
+#include <optional>
+#include "ops/cuda_plugin.h"
 #include "ops/ops.h"
 
 namespace annulus::cuda {
 
 /// cudnn: the library. hopper: ours, on warpgroup matmul. own: ours, on any GPU from 8.0 on.
-enum class Engine : std::uint8_t { cudnn, hopper, own };
+using Engine = AttentionKernel;
 
 /// What the blocks of one call have in common.
 struct AttentionTraits {
@@ -16,15 +18,19 @@ struct AttentionTraits {
   bool aligned = true;          // all addresses and row strides are multiples of 16 bytes
   bool backward = false;
   bool deterministic = false;
-  bool hopper = false;  // the device has compute capability 9.0
+  bool hopper = false;           // the device has compute capability 9.0
+  std::optional<Engine> only{};  // no other may be chosen
 };
+
+/// Whether the engine can do the block. Odd lengths stay away from cuDNN: its backward has given NaN for some
+/// of them, and a graph for each length of a packed row would be built anew. So does what must be
+/// deterministic backwards.
+bool can(Engine, const AttentionBlock&, const AttentionTraits&);
 
 /// The fastest that can do the block, by rates measured on an H200 (bench/results/h200.md). On Hopper our
 /// kernels lead in the forward, and in the backward wherever cuDNN cannot go or would not give the same bits
 /// twice. Elsewhere cuDNN takes full blocks and causal squares in bf16, from a size on below which starting
-/// it costs more than it saves. Odd lengths stay with our own engine: cuDNN's backward has given NaN for some
-/// of them, and a graph for each length of a packed row would be built anew. So does what must be
-/// deterministic backwards.
+/// it costs more than it saves. An error when `only` cannot do the block.
 Engine choose(const AttentionBlock&, const AttentionTraits&);
 
 /// Rows of a block over which cuDNN's offsets stay below 2^31 elements.

@@ -10,9 +10,9 @@ namespace annulus::cuda {
 void launch_hopper_fwd(const AttentionFwd&, const AttentionBlock&, bool fresh, bool last, cudaStream_t);
 
 /// Adds one block's gradients (see AttentionBwd): to `dq` (Tq, H, D) f32, and to dk and dv in f32, or writes
-/// these when they are bf16. D = 128. `turns`: hopper_bwd_turn_bytes() of scratch. Same bits every time.
+/// these when they are bf16. `turns`: hopper_bwd_turn_bytes() of scratch. Same bits every time.
 void launch_hopper_bwd(const AttentionBwd&, const AttentionBlock&, const Tensor& dq, int* turns,
                        cudaStream_t);
-std::int64_t hopper_bwd_turn_bytes(std::int64_t queries, std::int64_t H);
+std::int64_t hopper_bwd_turn_bytes(std::int64_t queries, std::int64_t H, std::int64_t D);
 
 }  // namespace annulus::cuda

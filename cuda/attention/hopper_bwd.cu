@@ -4,12 +4,11 @@
 //   each   warpgroup 0: one thread copies K and V once and tiles of Q and dO through two stages, one warp
 //   fetches
 //          lse and delta, one thread adds finished tiles of dQ to memory; warpgroups 1 and 2 hold 64 keys
-//          each: S' = K Q', dP' = V dO', dV += P' dO, dK += dS' Q, and 64 columns each of dQ' = K' dS'
+//          each: S' = K Q', dP' = V dO', dV += P' dO, dK += dS' Q, and half of dQ' = K' dS'
 //   dQ     is summed in memory in the order of the key tiles: a counter a query tile says whose turn it is. A
 //          block waits only for blocks before it in the grid, so it can always be served
-//   needs  sm_90a, bf16, D = 128; f32 dQ, rows of all tensors 16-byte aligned
+//   needs  sm_90a, bf16, D = 64 or 128; f32 dQ, rows of all tensors 16-byte aligned
 //   source Dao 2023, alg. 2; Shah et al. 2024, section B.1; checked against src/ops/cpu
-#include <cuda_bf16.h>
 #include "attention/hopper.cuh"
 #include "attention/hopper.h"
 #include "attention/hopper_map.h"
@@ -21,7 +20,8 @@ namespace {
 using namespace hopper;
 
 constexpr int kN = 128;  // keys of a tile
-constexpr int kD = 128;
+template <int D>
+constexpr int kTile = D == 128 ? 80 : 128;  // queries of a tile: registers are full with these
 constexpr int kStages = 2;
 constexpr int kThreads = 384;
 constexpr float kLog2e = 1.4426950408889634f;
@@ -40,26 +40,18 @@ struct BwdArgs {
   float scale, scale_log2;
 };
 
-template <int kM>
+template <int D>
 struct __align__(1024) BwdShared {
-  __nv_bfloat16 k[2][kN * 64], v[2][kN * 64];  // panels of 64 columns
-  __nv_bfloat16 q[kStages][2][kM * 64], d_o[kStages][2][kM * 64];
+  static constexpr int kM = kTile<D>, kPanels = D / 64;
+  __nv_bfloat16 k[kPanels][kN * 64], v[kPanels][kN * 64];  // panels of 64 columns
+  __nv_bfloat16 q[kStages][kPanels][kM * 64], d_o[kStages][kPanels][kM * 64];
   __nv_bfloat16 ds[2][2][kM * 64];             // dS (queries, keys): panels of 64 keys, two buffers
-  float dq[4][kM * 32];                        // dQ (queries, D): panels of 32 columns
+  float dq[D / 32][kM * 32];                   // dQ (queries, D): panels of 32 columns
   float lse[kStages][kM], delta[kStages][kM];  // lse in powers of two; +inf where nothing is visible
+  int q0[kStages];                             // the tile's first query
   int low[kStages][kM];                        // first visible key of each query
   uint64_t kv_full, q_full[kStages], q_empty[kStages], do_full[kStages], do_empty[kStages], dq_full, dq_empty;
 };
-
-__device__ __forceinline__ uint32_t pack(float a, float b) {
-  const __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-  return *reinterpret_cast<const uint32_t*>(&v);
-}
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 /// The same number, which the compiler cannot recognise: what is computed from it is computed here, not kept
 /// in registers over the loop.
@@ -103,12 +95,13 @@ __device__ int2 query_tiles(const BwdArgs& a, int key_begin, int key_end) {
   return {begin, lo};
 }
 
-template <int kM>
+template <int D>
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_bwd_kernel(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap do_map,
                       const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                       const __grid_constant__ CUtensorMap dq_map, const BwdArgs a) {
-  using Shared = BwdShared<kM>;
+  using Shared = BwdShared<D>;
+  constexpr int kM = Shared::kM, kPanels = Shared::kPanels;
   constexpr int kS = kM / 2;        // accumulators a thread of a (64, kM) tile
   constexpr int kChunks = kM / 16;  // steps of 16 queries
   extern __shared__ __align__(1024) char raw[];
@@ -120,9 +113,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int heads = a.H / a.G;
   const int2 tiles = query_tiles<kM>(a, key_begin, key_end);
   const int steps = max(tiles.y - tiles.x, 0) * heads;
-  // Step t: tiles from the last to the first, all heads of the group within a tile.
-  const auto tile_of = [&](int t) { return tiles.y - 1 - t / heads; };
-  const auto head_of = [&](int t) { return kv_head * heads + t % heads; };
+  // Step t: tiles from the last to the first, all heads of the group within a tile. Under a sliding window
+  // each key tile begins a little after the one before it: there head by head, so that neighbours come to the
+  // same tile soon after each other, while it is still in L2.
+  const int count = tiles.y - tiles.x;
+  const bool sliding = tiles.y * kM < a.q_count && low_key(a, tiles.y * kM) < key_end + kN;
+  const auto tile_of = [&](int t) { return tiles.y - 1 - (sliding ? t % count : t / heads); };
+  const auto head_of = [&](int t) { return kv_head * heads + (sliding ? t / count : t % heads); };
   const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
 
   if (threadIdx.x == 0) {
@@ -142,8 +139,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (group == 0) {
     registers_down<24>();
     if (warp == 0 && lane == 0 && steps > 0) {
-      barrier_expect(&sh.kv_full, 2 * kN * kD * 2);
-      for (int p = 0; p < 2; ++p) {
+      barrier_expect(&sh.kv_full, 2 * kN * D * 2);
+      for (int p = 0; p < kPanels; ++p) {
         copy_box(&k_map, &sh.kv_full, sh.k[p], p * 64, kv_head, key_begin);
         copy_box(&v_map, &sh.kv_full, sh.v[p], p * 64, kv_head, key_begin);
       }
@@ -151,11 +148,11 @@ __global__ void __launch_bounds__(kThreads, 1)
         const int s = t % kStages, q0 = tile_of(t) * kM, head = head_of(t);
         const uint32_t parity = (t / kStages + 1) & 1;
         barrier_wait(&sh.q_empty[s], parity);
-        barrier_expect(&sh.q_full[s], kM * kD * 2);
-        for (int p = 0; p < 2; ++p) copy_box(&q_map, &sh.q_full[s], sh.q[s][p], p * 64, head, q0);
+        barrier_expect(&sh.q_full[s], kM * D * 2);
+        for (int p = 0; p < kPanels; ++p) copy_box(&q_map, &sh.q_full[s], sh.q[s][p], p * 64, head, q0);
         barrier_wait(&sh.do_empty[s], parity);
-        barrier_expect(&sh.do_full[s], kM * kD * 2);
-        for (int p = 0; p < 2; ++p) copy_box(&do_map, &sh.do_full[s], sh.d_o[s][p], p * 64, head, q0);
+        barrier_expect(&sh.do_full[s], kM * D * 2);
+        for (int p = 0; p < kPanels; ++p) copy_box(&do_map, &sh.do_full[s], sh.d_o[s][p], p * 64, head, q0);
       }
     } else if (warp == 1) {
       for (int t = 0; t < steps + kStages; ++t) {
@@ -164,6 +161,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           named_sync(kStatsRead + s, 256 + 32);  // the computing warps have read step t - kStages
         if (t >= steps) continue;
         const int q0 = tile_of(t) * kM;
+        if (lane == 0) sh.q0[s] = q0;
         const int64_t row = head_of(t) * a.stat_stride;
         for (int i = lane; i < kM; i += 32) {
           const int q = q0 + i;
@@ -186,7 +184,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         do {
           asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
         } while (now != mine);
-        for (int p = 0; p < 4; ++p) add_box(&dq_map, sh.dq[p], p * 32, head, m * kM);
+        for (int p = 0; p < D / 32; ++p) add_box(&dq_map, sh.dq[p], p * 32, head, m * kM);
         bulk_commit();
         bulk_wait_read();
         barrier_arrive(&sh.dq_empty);
@@ -204,17 +202,20 @@ __global__ void __launch_bounds__(kThreads, 1)
       wg * 64 + warp * 16 + lane / 4;  // this thread's keys in the tile: key_row and key_row + 8
   const int column = lane % 4 * 2;     // its first query in each group of eight
 
-  float dk[64], dv[64];
+  float dk[D / 2], dv[D / 2];
 #pragma unroll
-  for (int i = 0; i < 64; ++i) dk[i] = dv[i] = 0.f;
+  for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0.f;
 
   const uint32_t k_at = shared_address(sh.k[0]), v_at = shared_address(sh.v[0]);
+  // Of dQ' a warpgroup computes 64 columns of D for all queries, or where D has no more, half of the queries.
+  constexpr int kDq = D == 128 ? kM : kM / 2;
+  const int d_panel = D == 128 ? wg : 0, q_half = D == 128 ? 0 : wg * kDq;
   constexpr uint32_t kKeyPanel = kN * 128, kQueryPanel = kM * 128;
   // (64 keys, kM queries) = rows of K or V times a tile of Q or dO.
   const auto multiply_transposed = [&](float(&d)[kS], uint32_t keys, uint32_t queries) {
     wgmma_fence();
 #pragma unroll
-    for (int p = 0; p < 2; ++p)
+    for (int p = 0; p < kPanels; ++p)
 #pragma unroll
       for (int c = 0; c < 4; ++c)
         wgmma_ss(d, tile_descriptor(keys + p * kKeyPanel + wg * 64 * 128 + c * 32, 0, 1024),
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     wgmma_commit();
   };
   // (64 keys, D) += P' or dS' (registers) times a tile of dO or Q.
-  const auto accumulate = [&](float(&d)[64], const uint32_t(&x)[kChunks][4], uint32_t queries) {
+  const auto accumulate = [&](float(&d)[D / 2], const uint32_t(&x)[kChunks][4], uint32_t queries) {
     wgmma_fence();
 #pragma unroll
     for (int c = 0; c < kChunks; ++c)
@@ -235,7 +236,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
 
   if (steps > 0) barrier_wait(&sh.kv_full, 0);
-  int q0 = (tiles.y - 1) * kM, in_group = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
     const int s = t % kStages;
@@ -256,6 +256,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int e = 0; e < 4; ++e)
         st[4 * j + e] = exp2_fast(fmaf(st[4 * j + e], a.scale_log2, -(e % 2 ? lse.y : lse.x)));
     }
+    const int q0 = sh.q0[s];
     // Masked only where the tile's last query begins inside or its first one ends inside.
     const int q_last = min(q0 + kM, a.q_count) - 1;
     if (sh.low[s][q_last - q0] > key_begin || high_key(a, q0) < key_begin + kN) {
@@ -302,12 +303,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     wgmma_wait<0>();
     wgmma_hold(dv);
     release(&sh.do_empty[s]);
-    float dq[kS];  // dQ' (64 of D, kM queries)
+    float dq[kDq / 2];  // dQ' (64 of D, kDq queries)
     wgmma_fence();
 #pragma unroll
     for (int c = 0; c < kN / 16; ++c)
-      wgmma_ss<1>(dq, tile_descriptor(k_at + wg * kKeyPanel + c * 16 * 128, kKeyPanel, 1024),
-                  tile_descriptor(ds_at + c / 4 * kQueryPanel + c % 4 * 32, 0, 1024), c > 0);
+      wgmma_ss<1>(dq, tile_descriptor(k_at + d_panel * kKeyPanel + c * 16 * 128, kKeyPanel, 1024),
+                  tile_descriptor(ds_at + c / 4 * kQueryPanel + q_half * 128 + c % 4 * 32, 0, 1024), c > 0);
     wgmma_commit();
     accumulate(dk, ds, shared_address(sh.q[s][0]));
     wgmma_wait<1>();
@@ -320,25 +321,24 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int r = 0; r < 2; ++r) {
         const int at = here_again(lane);
         const int q = at % 4 * 2 + e, d = warp % 2 * 16 + at / 4 + r * 8;  // of a group of 8 queries, a panel
-        float* to = &sh.dq[wg * 2 + warp / 2][q * 32 + ((d / 4) ^ q) * 4 + d % 4];
+        float* to = &sh.dq[d_panel * 2 + warp / 2][(q_half + q) * 32 + ((d / 4) ^ q) * 4 + d % 4];
 #pragma unroll
-        for (int j = 0; j < kM / 8; ++j) to[j * 8 * 32] = dq[4 * j + 2 * r + e] * a.scale;
+        for (int j = 0; j < kDq / 8; ++j) to[j * 8 * 32] = dq[4 * j + 2 * r + e] * a.scale;
       }
     fence_shared_async();
     release(&sh.dq_full);
     wgmma_wait<0>();
     wgmma_hold(dk);
     release(&sh.q_empty[s]);
-    if (++in_group == heads) in_group = 0, q0 -= kM;
   }
 
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int key = key_begin + key_row + 8 * r;
     if (key >= a.k_count) continue;
-    const int64_t at = key * a.dk_stride + int64_t(kv_head) * kD + column;
+    const int64_t at = key * a.dk_stride + int64_t(kv_head) * D + column;
 #pragma unroll
-    for (int j = 0; j < kD / 8; ++j) {
+    for (int j = 0; j < D / 8; ++j) {
       const float kx = dk[4 * j + 2 * r] * a.scale, ky = dk[4 * j + 2 * r + 1] * a.scale;
       const float vx = dv[4 * j + 2 * r], vy = dv[4 * j + 2 * r + 1];
       if (a.dk16 != nullptr) {
@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-template <int kM>
+template <int D>
 void launch(const AttentionBwd& x, const AttentionBlock& b, const Tensor& dq, int* turns,
             cudaStream_t stream) {
   const int64_t H = x.q.shape[1], G = x.k.shape[1];
@@ -383,18 +383,18 @@ void launch(const AttentionBwd& x, const AttentionBlock& b, const Tensor& dq, in
   a.scale = float(x.scale);
   a.scale_log2 = float(x.scale) * kLog2e;
   const auto rows = [](const Tensor& t, int64_t at) { return t.as<bf16>() + at * t.stride(); };
-  const CUtensorMap q_map = make_head_map(rows(x.q, b.q_at), b.q_count, H, kD, x.q.stride(), kM);
-  const CUtensorMap do_map = make_head_map(rows(x.d_o, b.q_at), b.q_count, H, kD, x.d_o.stride(), kM);
-  const CUtensorMap k_map = make_head_map(rows(x.k, b.k_at), b.k_count, G, kD, x.k.stride(), kN);
-  const CUtensorMap v_map = make_head_map(rows(x.v, b.k_at), b.k_count, G, kD, x.v.stride(), kN);
+  const CUtensorMap q_map = make_head_map(rows(x.q, b.q_at), b.q_count, H, D, x.q.stride(), kTile<D>);
+  const CUtensorMap do_map = make_head_map(rows(x.d_o, b.q_at), b.q_count, H, D, x.d_o.stride(), kTile<D>);
+  const CUtensorMap k_map = make_head_map(rows(x.k, b.k_at), b.k_count, G, D, x.k.stride(), kN);
+  const CUtensorMap v_map = make_head_map(rows(x.v, b.k_at), b.k_count, G, D, x.v.stride(), kN);
   const CUtensorMap dq_map =
-      make_sum_map(dq.as<float>() + b.q_at * dq.stride(), b.q_count, H, kD, dq.stride(), kM);
-  constexpr int bytes = int(sizeof(BwdShared<kM>));
+      make_sum_map(dq.as<float>() + b.q_at * dq.stride(), b.q_count, H, D, dq.stride(), kTile<D>);
+  constexpr int bytes = int(sizeof(BwdShared<D>));
   static_assert(bytes <= 227 * 1024, "shared memory of a block");
-  auto* kernel = hopper_bwd_kernel<kM>;
+  auto* kernel = hopper_bwd_kernel<D>;
   cu(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
      "shared memory of hopper_bwd");
-  const int64_t tiles = (b.q_count + kM - 1) / kM;
+  const int64_t tiles = (b.q_count + kTile<D> - 1) / kTile<D>;
   cu(cudaMemsetAsync(turns, 0, static_cast<std::size_t>(tiles * H) * sizeof(int), stream),
      "turns of hopper_bwd");
   const int64_t blocks = (b.k_count + kN - 1) / kN * G;
@@ -404,18 +404,20 @@ void launch(const AttentionBwd& x, const AttentionBlock& b, const Tensor& dq, in
 
 }  // namespace
 
-int64_t hopper_bwd_turn_bytes(int64_t queries, int64_t H) {
-  return (queries + 63) / 64 * H * int64_t(sizeof(int));
+int64_t hopper_bwd_turn_bytes(int64_t queries, int64_t H, int64_t D) {
+  const int64_t tile = D == 128 ? kTile<128> : kTile<64>;
+  return (queries + tile - 1) / tile * H * int64_t(sizeof(int));
 }
 
 void launch_hopper_bwd(const AttentionBwd& x, const AttentionBlock& b, const Tensor& dq, int* turns,
                        cudaStream_t stream) {
-  need(x.q.shape[2] == kD, "hopper attention backward: D must be 128");
+  const int64_t D = x.q.shape[2];
+  need(D == 64 || D == 128, "hopper attention backward: D must be 64 or 128");
   if (b.q_count == 0 || b.k_count == 0) return;
-  if (b.cover == Cover::full)
-    launch<80>(x, b, dq, turns, stream);
-  else
+  if (D == 64)
     launch<64>(x, b, dq, turns, stream);
+  else
+    launch<128>(x, b, dq, turns, stream);
 }
 
 }  // namespace annulus::cuda

@@ -10,7 +10,6 @@
 //   carry  O, max and sum start from the running (acc, lse), so that a ring step needs no merge
 //   needs  sm_90a, bf16, D = 64 or 128; positions within a block fit 31 bits, offsets are 64-bit
 //   source Dao et al. 2022, alg. 1; Shah et al. 2024, sections 3.1 and 3.2; checked against src/ops/cpu
-#include <cuda_bf16.h>
 #include <cfloat>
 #include "attention/hopper.cuh"
 #include "attention/hopper.h"
@@ -51,15 +50,6 @@ struct __align__(1024) FwdShared {
   uint64_t q_full, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
 
-__device__ __forceinline__ uint32_t pack(float a, float b) {
-  const __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-  return *reinterpret_cast<const uint32_t*>(&v);
-}
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ __forceinline__ float quad_max(float v) {
   v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
   return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));

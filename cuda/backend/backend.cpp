@@ -38,7 +38,7 @@ std::string where(const CudaOptions& options, const Device& device) {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options)
-      : device_(take_device(options)), ops_(queue_, memory_, options.deterministic) {
+      : device_(take_device(options)), ops_(queue_, memory_, options) {
     groups_.queue = &queue_;
     groups_.watchdog = std::make_shared<Watchdog>(Watchdog::Settings{
         .stall_seconds = options.stall_seconds,

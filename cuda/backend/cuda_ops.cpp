@@ -36,11 +36,11 @@ bool on_hopper() {
 
 }  // namespace
 
-CudaOps::CudaOps(CudaQueue& queue, DeviceMemory& memory, bool deterministic)
+CudaOps::CudaOps(CudaQueue& queue, DeviceMemory& memory, const CudaOptions& options)
     : queue_(queue),
       memory_(memory),
       grouped_(matmul_, on_hopper()),
-      attention_(queue, deterministic, on_hopper()) {
+      attention_(queue, options.deterministic, on_hopper(), options.attention) {
   scratch(Lane::compute);
 }
 

@@ -13,7 +13,7 @@ namespace annulus::cuda {
 
 class CudaOps final : public Ops {
  public:
-  CudaOps(CudaQueue&, DeviceMemory&, bool deterministic);
+  CudaOps(CudaQueue&, DeviceMemory&, const CudaOptions&);
 
   const char* kind() const override { return "cuda"; }
   void embed_fwd(Lane, const EmbedFwd&) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include "core/pace.h"
+#include "core/read_back.h"
 
 namespace annulus::cuda {
 namespace {
@@ -76,6 +77,9 @@ Mark CudaQueue::mark(Lane lane) {
 void CudaQueue::wait(Lane lane, Mark mark) {
   const Slot* s = slot(mark);
   if (s == nullptr || s->lane == lane) return;  // a lane runs in order
+  std::uint64_t& latest = waited_[static_cast<std::size_t>(lane)][static_cast<std::size_t>(s->lane)];
+  if (mark.id <= latest) return;
+  latest = mark.id;
   cu(cudaStreamWaitEvent(stream(lane), s->event.get(), 0), "cudaStreamWaitEvent");
 }
 
@@ -95,6 +99,8 @@ void CudaQueue::copy(Lane lane, const Tensor& from, const Tensor& to) {
   const cudaMemcpyKind kind = direction(from.place, to.place);
   const std::size_t width = row_bytes(from), rows = static_cast<std::size_t>(from.shape[0]);
   if (from.contiguous() && to.contiguous()) {
+    if (kind == cudaMemcpyDeviceToHost && launch_read_back(to.data, from.data, from.bytes(), stream(lane)))
+      return;
     cu(cudaMemcpyAsync(to.data, from.data, width * rows, kind, stream(lane)), "cudaMemcpyAsync");
   } else if (static_cast<std::int64_t>(std::max(pitch(from), pitch(to))) <= max_pitch_) {
     cu(cudaMemcpy2DAsync(to.data, pitch(to), from.data, pitch(from), width, rows, kind, stream(lane)),

@@ -42,6 +42,7 @@ class CudaQueue final : public Queue {
   std::array<Stream, kLanes> streams_;
   std::deque<Slot> slots_;
   std::uint64_t first_ = 1;  // the mark of slots_.front()
+  std::array<std::array<std::uint64_t, kLanes>, kLanes> waited_{};  // by a lane, of another: its latest mark
   std::int64_t max_pitch_ = 0;
   DeviceMemory memory_;
   DeviceBuffer begun_;        // by lane: when its transfer began; made when first needed

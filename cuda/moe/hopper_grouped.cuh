@@ -1,9 +1,11 @@
 // What the three grouped kernels share: CUTLASS's pointer-array GEMM for Hopper. 2*M*N*K flop a product.
 //
-//   grid   one block a multiprocessor, in pairs (clusters of 2 x 1); each works through 128 x 256 tiles of c,
-//          those of one expert after those of the one before
-//   each   one warp group loads tiles of 64 columns of a and b by the tensor memory accelerator, two multiply
-//          half a tile each (wgmma, bf16 in, f32 sums); a tile's sum is kept by one block, so bits repeat
+//   grid   one block a multiprocessor, in pairs (clusters of 1 x 2, which share tiles of a); each works through
+//          128 x 128 tiles of c, those of one expert after those of the one before
+//   each   one warp group loads tiles of 64 columns of a and b by the tensor memory accelerator, two multiply a
+//          tile each (wgmma, bf16 in, f32 sums), so that one writes its tile while the other multiplies: with
+//          an inner size of 1,000 or 2,000 that is worth more than larger tiles. A tile's sum is kept by one
+//          warp group, so bits repeat
 //   needs  compute capability 9.0; scratch for the list and for two or three tensor maps a multiprocessor;
 //          rows of a, b and c that are multiples of 16 bytes
 //   source NVIDIA CUTLASS 4.2, Hopper grouped GEMM; checked against src/ops/cpu
@@ -24,13 +26,13 @@
 
 namespace annulus::cuda {
 
-/// c (+)= a b with operands in these layouts. Added: the addend's type, which is c's, or void.
+/// c (+)= scale * a b with operands in these layouts. Added: the addend's type, which is c's, or void.
 template <class LayoutA, class LayoutB, class Out, class Added>
 struct HopperGrouped {
   using In = cutlass::bfloat16_t;
   using Layout = cutlass::layout::RowMajor;  // of c
-  using Tile = cute::Shape<cute::_128, cute::_256, cute::_64>;
-  using Cluster = cute::Shape<cute::_2, cute::_1, cute::_1>;
+  using Tile = cute::Shape<cute::_128, cute::_128, cute::_64>;
+  using Cluster = cute::Shape<cute::_1, cute::_2, cute::_1>;
   using Sizes = cutlass::gemm::GroupProblemShape<cute::Shape<int, int, int>>;
   static constexpr int kAlign = 16;  // bytes
   static constexpr int kIn = kAlign / static_cast<int>(sizeof(In));
@@ -39,14 +41,14 @@ struct HopperGrouped {
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
       cutlass::epilogue::collective::EpilogueTileAuto, float, float, Added, Layout*, kOut, Out, Layout*, kOut,
-      cutlass::epilogue::PtrArrayTmaWarpSpecializedCooperative,
+      cutlass::epilogue::PtrArrayTmaWarpSpecializedPingpong,
       cutlass::epilogue::fusion::LinearCombination<Out, float>>::CollectiveOp;
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, In, LayoutA*, kIn, In, LayoutB*, kIn, float, Tile,
       Cluster,
       cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(
           sizeof(typename Epilogue::SharedStorage))>,
-      cutlass::gemm::KernelPtrArrayTmaWarpSpecializedCooperative>::CollectiveOp;
+      cutlass::gemm::KernelPtrArrayTmaWarpSpecializedPingpong>::CollectiveOp;
   using Kernel = cutlass::gemm::kernel::GemmUniversal<Sizes, Mainloop, Epilogue>;
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
 
@@ -81,7 +83,7 @@ struct HopperGrouped {
       arguments.mainloop.dA = reinterpret_cast<typename Kernel::InternalStrideA*>(from.a_stride);
       arguments.mainloop.ptr_B = reinterpret_cast<const In**>(from.b);
       arguments.mainloop.dB = reinterpret_cast<typename Kernel::InternalStrideB*>(from.b_stride);
-      arguments.epilogue.thread.alpha = 1.f;
+      arguments.epilogue.thread.alpha = static_cast<float>(a.scale);
       arguments.epilogue.thread.beta = std::is_void_v<Added> ? 0.f : 1.f;
       if constexpr (!std::is_void_v<Added>) {
         arguments.epilogue.ptr_C = const_cast<const Added**>(reinterpret_cast<Added**>(from.c));

@@ -7,7 +7,8 @@
 
 namespace annulus::cuda {
 
-/// c = a b, c = a b', c += a' b. `multiprocessors`: those that the kernel may use.
+/// c = a b, c = a b', c += a' b, each times `scale`; the first two added to c too. `multiprocessors`: those
+/// that the kernel may use.
 void launch_hopper_rows(const GroupedMatmul&, int multiprocessors, Scratch, cudaStream_t);
 void launch_hopper_rows_trans(const GroupedMatmul&, int multiprocessors, Scratch, cudaStream_t);
 void launch_hopper_gradient(const GroupedMatmul&, int multiprocessors, Scratch, cudaStream_t);

@@ -1,11 +1,16 @@
-// c = a b for the rows of each expert: the gradient of the input, whose weights lie as (out, in).
+// c (+)= a b for the rows of each expert: the gradient of the input, whose weights lie as (out, in).
 #include "moe/hopper_grouped.cuh"
 
 namespace annulus::cuda {
 
 void launch_hopper_rows(const GroupedMatmul& a, int multiprocessors, Scratch scratch, cudaStream_t stream) {
-  HopperGrouped<cutlass::layout::RowMajor, cutlass::layout::RowMajor, cutlass::bfloat16_t, void>::launch(
-      a, multiprocessors, scratch, stream);
+  using Type = cutlass::bfloat16_t;
+  using A = cutlass::layout::RowMajor;
+  using B = cutlass::layout::RowMajor;
+  if (a.add)
+    HopperGrouped<A, B, Type, Type>::launch(a, multiprocessors, scratch, stream);
+  else
+    HopperGrouped<A, B, Type, void>::launch(a, multiprocessors, scratch, stream);
 }
 
 }  // namespace annulus::cuda

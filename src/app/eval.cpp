@@ -54,14 +54,14 @@ Exit run_eval(Program& program) {
   Comm& world = program.world;
   const Grid grid = make_grid(world.rank(), world.size(), run.parallel);
   const std::unique_ptr<Backend> backend = make_backend(program, run);
-  const std::unique_ptr<WeightSource> adapters = open_start(run);
+  const ModelSource model = open_model(run);
+  const std::unique_ptr<WeightSource> adapters = open_start(model.config, run);
   std::string path = adapters ? run.checkpoint.resume : run.model.path;
   const std::unique_ptr<H5Reader> from = adapters ? nullptr : find_weights(program, run, &path);
-  if (from) settle_lora(*from, path, run);
+  if (from) settle_lora(*from, model.config, path, run);
   if (!from && !adapters) run.lora = {};  // adapters that nobody has trained add nothing
-  const ModelSource model = open_model(run);
   if (const std::string warning = check_positions(model.config, run); !warning.empty()) say(program, warning);
-  if (adapters) check_adapters(*adapters, model.config, lora_config(run.lora), path);
+  if (adapters) check_adapters(*adapters, model.config, lora_config(run.lora, model.config), path);
   const std::string base_print = base_fingerprint(world, model, run);
   if (from && run.lora.rank > 0) check_base(from->facts(), path, base_print, run.model.path);
   if (!from && !model.weights)

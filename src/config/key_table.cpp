@@ -59,7 +59,9 @@ std::vector<Key> key_table() {
        "chat",
        [](C& c) -> Slot { return &c.data.chat; },
        "format of messages: auto (the model folder's template, when it is known), or a name",
-       {.words = "auto chatml qwen3 qwen3-instruct qwen2.5 llama3 llama3.1"}},
+       {.words =
+            "auto chatml qwen3 qwen3-instruct qwen2.5 llama3 llama3.1 llama3.2 gpt-oss glm4.5 deepseek-r1 "
+            "deepseek-r1-distill"}},
       {"data",
        "sequence",
        [](C& c) -> Slot { return &c.data.sequence; },
@@ -256,8 +258,8 @@ std::vector<Key> key_table() {
        "scale of the adapters (times 1 / rank); 0: 8",
        {.low = 0, .high = 1e6}},
       {"lora", "targets", [](C& c) -> Slot { return &c.lora.targets; },
-       "projection to adapt (q_proj, ..., down_proj, or all-linear), one line or flag each; none: q_proj, "
-       "v_proj"},
+       "projection to adapt (q_proj, ..., down_proj, mlp.experts.gate_up_proj, mlp.experts.down_proj, or "
+       "all-linear), one line or flag each; none: q_proj, v_proj"},
       {"lora", "rslora", [](C& c) -> Slot { return &c.lora.rslora; }, "scale by 1 / sqrt(rank) instead"},
       {"lora",
        "base",

@@ -10,9 +10,17 @@ constexpr double kAlpha = 8;  // PEFT's lora_alpha
 constexpr Target kUsual[] = {Target::q, Target::v};
 constexpr const char* kAll = "all-linear";
 
+constexpr const char* kExperts = "experts";
+
+/// "q" of "q_proj"; experts have none.
 std::string short_name(Target t) {
   const std::string name = name_of(t);
-  return name.substr(0, name.find('_'));
+  return is_experts(t) ? name : name.substr(0, name.find('_'));
+}
+
+bool names(const std::string& given, Target t) {
+  return given == kAll || given == name_of(t) || given == short_name(t) ||
+         (given == kExperts && is_experts(t));
 }
 
 [[noreturn]] void unknown_target(const std::string& given) {
@@ -23,37 +31,77 @@ std::string short_name(Target t) {
               "\", which matches no projection of the model; the nearest is " + nearest);
 }
 
+[[noreturn]] void no_such_layer(const std::string& given, Target t) {
+  const std::string holds = "lora.targets holds \"" + given + "\", and ";
+  if (is_experts(t)) usage_error(holds + "the model has no experts; give gate_proj, up_proj or down_proj");
+  usage_error(holds +
+              "every layer of the model has experts in the place of that matrix; give "
+              "mlp.experts.gate_up_proj or mlp.experts.down_proj");
+}
+
 }  // namespace
 
 const char* name_of(Target t) {
-  constexpr const char* kNames[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
-                                    "gate_proj", "up_proj", "down_proj"};
+  constexpr const char* kNames[] = {"q_proj",
+                                    "k_proj",
+                                    "v_proj",
+                                    "o_proj",
+                                    "gate_proj",
+                                    "up_proj",
+                                    "down_proj",
+                                    "mlp.experts.gate_up_proj",
+                                    "mlp.experts.down_proj"};
   return kNames[static_cast<int>(t)];
+}
+
+bool has_target(const ModelConfig& model, std::int64_t layer, Target t) {
+  return t < Target::gate || is_experts(t) == model.has_experts(layer);
+}
+
+bool has_target(const ModelConfig& model, Target t) {
+  for (std::int64_t l = 0; l < model.L; ++l)
+    if (has_target(model, l, t)) return true;
+  return false;
 }
 
 bool LoraConfig::adapts(Target t) const {
   return std::find(targets.begin(), targets.end(), t) != targets.end();
 }
 
-LoraConfig lora_config(const LoraSection& section) {
+void check_targets(const LoraSection& section) {
+  for (const std::string& given : section.targets)
+    if (std::none_of(std::begin(kTargets), std::end(kTargets), [&](Target t) { return names(given, t); }))
+      unknown_target(given);
+}
+
+LoraConfig lora_config(const LoraSection& section, const ModelConfig& model) {
   LoraConfig c{.rank = section.rank,
                .alpha = section.alpha > 0 ? section.alpha : kAlpha,
                .rslora = section.rslora,
                .targets = {}};
   if (c.rank == 0) return c;
+  check_targets(section);
   bool wanted[std::size(kTargets)] = {};
-  for (const std::string& given : section.targets) {
-    bool found = false;
-    for (const Target t : kTargets)
-      if (given == kAll || given == name_of(t) || given == short_name(t))
-        found = wanted[static_cast<int>(t)] = true;
-    if (!found) unknown_target(given);
-  }
+  for (const std::string& given : section.targets)
+    for (const Target t : kTargets) {
+      if (!names(given, t)) continue;
+      const bool there = has_target(model, t);
+      if (!there && given != kAll) no_such_layer(given, t);
+      wanted[static_cast<int>(t)] = wanted[static_cast<int>(t)] || there;
+    }
   if (section.targets.empty())
     for (const Target t : kUsual) wanted[static_cast<int>(t)] = true;
   for (const Target t : kTargets)
     if (wanted[static_cast<int>(t)]) c.targets.push_back(t);
   return c;
+}
+
+std::string adapter_module(const LoraConfig& c, Target t) {
+  if (is_experts(t)) {
+    const bool inner = t == Target::experts_gate_up && c.adapts(Target::experts_down);
+    return inner ? "mlp.experts.base_layer" : "mlp.experts";
+  }
+  return (t < Target::gate ? "self_attn." : "mlp.") + std::string(name_of(t));
 }
 
 std::string describe(const LoraConfig& c) {

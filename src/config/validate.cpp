@@ -127,7 +127,7 @@ void check_lora(const RunConfig& c) {
   if (l.rank > 0) {
     refuse_if(l.base == "fp8", "lora.base", "fp8", "frozen weights are not kept in fp8 by this build",
               "give bf16");
-    lora_config(l);  // targets
+    check_targets(l);
     return;
   }
   const std::string no_rank = "lora.rank is 0, so that there are no adapters";

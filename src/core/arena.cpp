@@ -1,6 +1,7 @@
 #include "core/arena.h"
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 namespace annulus {
 namespace {
@@ -42,17 +43,25 @@ std::int64_t place_phase(std::vector<Tenant>& tenants) {
   return top;
 }
 
-/// Earlier tenants whose bytes a tenant takes over from another lane.
+/// Earlier tenants whose bytes a tenant takes over from another lane: the last of each lane, since a lane
+/// runs in order.
 void find_predecessors(std::vector<Tenant>& tenants) {
   for (std::size_t i = 0; i < tenants.size(); ++i) {
     Tenant& t = tenants[i];
-    t.after.clear();
+    std::int32_t last[kLanes];
+    std::fill(std::begin(last), std::end(last), -1);
     for (std::size_t j = 0; j < i; ++j) {
       const Tenant& e = tenants[j];
-      if (e.last != t.lane && e.died <= t.born &&
-          overlap(e.offset, e.offset + e.bytes, t.offset, t.offset + t.bytes))
-        t.after.push_back(static_cast<std::int32_t>(j));
+      if (e.last == t.lane || e.died > t.born ||
+          !overlap(e.offset, e.offset + e.bytes, t.offset, t.offset + t.bytes))
+        continue;
+      std::int32_t& latest = last[static_cast<int>(e.last)];
+      if (latest < 0 || tenants[static_cast<std::size_t>(latest)].died < e.died)
+        latest = static_cast<std::int32_t>(j);
     }
+    t.after.clear();
+    std::copy_if(std::begin(last), std::end(last), std::back_inserter(t.after),
+                 [](std::int32_t e) { return e >= 0; });
   }
 }
 

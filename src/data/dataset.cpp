@@ -1,5 +1,7 @@
 #include "data/dataset.h"
 #include <algorithm>
+#include <iomanip>
+#include <sstream>
 #include "core/check.h"
 
 namespace annulus {
@@ -44,7 +46,7 @@ void check_offsets(const std::vector<std::int64_t>& offsets, const std::string& 
 }  // namespace
 
 Dataset::Dataset(Comm& world, const std::string& token_file, const DataSection& data, std::int64_t vocabulary)
-    : path_(token_file), sequence_(data.sequence) {
+    : path_(token_file), sequence_(data.sequence), strategy_(data.packing) {
   agreed(world, "opening the token file", [&] {
     file_ = open_token_file(token_file);
     check_offsets(file_->documents(), token_file);
@@ -63,6 +65,21 @@ std::int64_t Dataset::tokens() const {
   std::int64_t n = 0;
   for (std::int64_t row = 0; row < rows(); ++row) n += row_tokens(row);
   return n;
+}
+
+std::string Dataset::describe() const {
+  std::map<std::string, std::string> facts = file_->source();  // which another program may have left out
+  facts.emplace("documents", std::to_string(file_->documents().size() - 1));
+  facts.emplace("tokens", std::to_string(file_->documents().back()));
+  std::ostringstream out;
+  out << path_ << ": " << describe_tokens(facts);
+  if (rows() > 0) {
+    const double places = static_cast<double>(rows()) * static_cast<double>(sequence_);
+    out << "; packing (" << strategy_ << ") fills " << std::fixed << std::setprecision(1)
+        << 100.0 * static_cast<double>(tokens()) / places << " % of " << rows() << " rows";
+  }
+  if (dropped_tokens() > 0) out << "; " << dropped_tokens() << " tokens do not fit and are dropped";
+  return out.str();
 }
 
 std::vector<std::int64_t> Dataset::starts(std::int64_t row) const {

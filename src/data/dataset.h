@@ -44,8 +44,9 @@ PackingResult pack_rows(const std::vector<std::int64_t>& document_offsets, std::
 /// id if that is in the vocabulary (and no byte), else with nothing. Texts without a byte are left out and
 /// counted.
 /// Memory does not grow with the files, but for 8 bytes a document: tokens go to a spool beside `out` (5
-/// bytes each, gone at the end) until their number is known. A plain file is one document, and one document
-/// is held whole. Returns the facts that `out` holds (describe_tokens() says them).
+/// bytes each, gone at the end) until their number is known. A row is held whole; a plain file, which is
+/// one document, is not where its tokenizer lets it be cut before lines (data section of src/README.md).
+/// Returns the facts that `out` holds (describe_tokens() says them).
 std::map<std::string, std::string> tokenize_files(Comm& world, const std::vector<std::string>& files,
                                                   const DataSection&, const ModelConfig&,
                                                   const std::string& model_path, const std::string& out,
@@ -77,6 +78,8 @@ class Dataset {
   const std::string& path() const { return path_; }
 
   std::int64_t dropped_tokens() const { return packing_.dropped_tokens; }  // by the packing's cuts
+  /// For people: the token file's facts, and how full packing made the rows.
+  std::string describe() const;
 
  private:
   /// The part of a span, which begins at row position `start`, that lies in the run.
@@ -86,6 +89,7 @@ class Dataset {
   std::unique_ptr<TokenFile> file_;
   PackingResult packing_;
   std::int64_t sequence_;
+  std::string strategy_;           // data.packing
   std::vector<std::int32_t> ids_;  // of one read
   std::vector<std::uint8_t> mask_;
 };

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "data/line_reader.h"
 #include "data/row.h"
+#include "data/text_pieces.h"
 #include "data/tokenizer/unicode.h"
 
 namespace annulus {
@@ -18,15 +19,17 @@ class Reader {
 
   Reading read(Share share) {
     share_ = share;
-    for (std::size_t s = 0; s < sources_.size() && !enough(); ++s) {
+    for (std::size_t s = 0; s < sources_.size(); ++s) {
       const Source& source = sources_[s];
       const std::int64_t from = std::clamp<std::int64_t>(share.from - source.start, 0, source.size);
       const std::int64_t to = std::clamp<std::int64_t>(share.to - source.start, 0, source.size);
-      if (source.kind != SourceKind::plain) {
-        if (from < to) read_rows(s, from, to);
-      } else if (share.from <= source.start && source.start < share.to) {
-        read_plain(source);  // one document: whole, where it begins
-      }
+      if (from >= to) continue;
+      out_.stopped = enough();
+      if (out_.stopped) break;
+      if (source.kind == SourceKind::plain)
+        read_plain(source, from, to);
+      else
+        read_rows(s, from, to);
     }
     spool_.flush();
     return std::move(out_);
@@ -43,18 +46,36 @@ class Reader {
     if (told_) told_(std::min(at, share_.to) - share_.from, share_.to - share_.from);
   }
 
-  void read_plain(const Source& source) {
-    std::string text(static_cast<std::size_t>(source.size), '\0');
-    if (open_bytes(source.path, source.compression)->read(text.data(), source.size) != source.size)
-      environment_error("cannot read " + source.path + "; it may have been cut while it was read");
-    const bool marked = text.rfind("\xEF\xBB\xBF", 0) == 0;
-    const std::int64_t bad = encoder_.takes_bytes() ? -1 : first_invalid_utf8(text);
-    if (bad >= 0)
-      input_error(source.path + ": byte " + std::to_string(bad) +
-                  " is not valid UTF-8; convert the file to UTF-8 (iconv does), or mend it");
-    encoder_.text(std::string_view(text).substr(marked ? 3 : 0), document_);
-    close_document();
-    tell(source.start + source.size);
+  /// A plain file is one document, of which each rank reads the pieces that begin in its share.
+  void read_plain(const Source& source, std::int64_t from, std::int64_t to) {
+    if (!encoder_.cuts()) {  // whole, where it begins
+      if (from > 0) return;
+      to = source.size;
+    }
+    const auto may_cut = [this](std::string_view text, std::size_t at) { return encoder_.cuts_at(text, at); };
+    bool begun = false;  // the document has a length here
+    TextPieces pieces(source.path, source.size, from, to, source.compression, may_cut);
+    while (pieces.next()) {
+      std::string_view text = pieces.text();
+      const std::int64_t bad = encoder_.takes_bytes() ? -1 : first_invalid_utf8(text);
+      if (bad >= 0)
+        input_error(source.path + ": byte " + std::to_string(pieces.at() + bad) +
+                    " is not valid UTF-8; convert the file to UTF-8 (iconv does), or mend it");
+      const bool first = pieces.at() == 0;
+      if (first && text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);
+      encoder_.piece({.text = text, .behind = pieces.behind(), .first = first}, document_);
+      if (first || !begun) out_.lengths.push_back(0);
+      if (!first && !begun) out_.continues = true;
+      begun = true;
+      out_.lengths.back() += static_cast<std::int64_t>(document_.ids.size());
+      spool_.append(document_.ids, document_.mask);
+      document_.clear();
+      tell(source.start + pieces.at() + static_cast<std::int64_t>(text.size()));
+    }
+    if (begun && out_.lengths.back() == 0) {
+      out_.lengths.pop_back();
+      out_.empty.push_back(documents());
+    }
   }
 
   void read_rows(std::size_t s, std::int64_t from, std::int64_t to) {
@@ -93,7 +114,10 @@ class Reader {
     document_.clear();
   }
 
-  std::int64_t documents() const { return static_cast<std::int64_t>(out_.lengths.size()); }
+  /// That began here.
+  std::int64_t documents() const {
+    return static_cast<std::int64_t>(out_.lengths.size()) - (out_.continues ? 1 : 0);
+  }
 
   const std::vector<Source>& sources_;
   const DataSection& data_;

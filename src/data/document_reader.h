@@ -20,7 +20,9 @@ struct BadRow {
 
 /// What one rank has read, but for the tokens.
 struct Reading {
-  std::vector<std::int64_t> lengths;  // of the documents
+  std::vector<std::int64_t> lengths;  // of the documents, or what of them lies here
+  bool continues = false;             // the first of them began on an earlier rank
+  bool stopped = false;               // not all was read, since nothing that follows can matter
   std::vector<BadRow> bad;
   std::vector<std::int64_t> lines;  // of each file, that begin in this rank's share
   std::vector<std::int64_t> empty;  // texts without a byte or token: documents that this rank had before each
@@ -30,9 +32,10 @@ struct Reading {
   std::vector<Cut> cut;  // documents that were cut at data.max_length
 };
 
-/// The documents that begin in a rank's share of the files; their tokens go to the spool, one document at a
-/// time. Malformed rows are noted, not thrown; reading stops at more of them than data.skip_bad allows, and
-/// at data.take documents.
+/// The documents that begin in a rank's share of the files, and of plain files its part; their tokens go to
+/// the spool, one document or piece at a time. Malformed rows are noted, not thrown; reading stops at more of
+/// them than data.skip_bad allows, and at data.take documents. Plain files are not cut at data.max_length
+/// yet.
 Reading read_share(const std::vector<Source>&, Share, const DataSection&, RowEncoder&, TokenSpool&,
                    const Told&);
 

@@ -14,8 +14,8 @@ void TokenLayout::keep(std::int64_t from, std::int64_t count) {
   tokens += count;
 }
 
-TokenLayout join_texts(Comm& world, const std::vector<std::int64_t>& lengths, std::int64_t tokens,
-                       std::int64_t most, std::int64_t take) {
+TokenLayout join_texts(Comm& world, const std::vector<std::int64_t>& lengths, bool continues,
+                       std::int64_t tokens, std::int64_t most, std::int64_t take) {
   TokenLayout mine;
   // The document that is being joined goes from rank to rank.
   struct Open {
@@ -25,7 +25,9 @@ TokenLayout join_texts(Comm& world, const std::vector<std::int64_t>& lengths, st
   for (int q = 0; q < world.size(); ++q) {
     if (q == world.rank()) {
       std::int64_t at = 0;
-      for (const std::int64_t length : lengths) {
+      for (const std::int64_t& length : lengths) {
+        const bool begins = !continues || &length != &lengths.front();
+        if (begins && open.length >= tokens) open.length = 0;
         if (open.length == 0) ++open.documents;
         const bool counts = take == 0 || open.documents <= take;
         if (counts && open.length == 0) mine.starts.push_back(mine.tokens);
@@ -36,7 +38,6 @@ TokenLayout join_texts(Comm& world, const std::vector<std::int64_t>& lengths, st
         }
         at += length;
         open.length += length;
-        if (open.length >= tokens) open.length = 0;
       }
     }
     std::string bytes(sizeof open, '\0');

@@ -23,8 +23,8 @@ struct TokenLayout {
 /// Collective. Consecutive texts, across ranks, become documents of at least `tokens` tokens (the last may be
 /// shorter), of which the first `take` (0: all) count and are cut to `most` tokens (0: not). Nothing moves: a
 /// rank keeps its texts' tokens, and a document may go on in the next rank's. `lengths`: of this rank's
-/// texts.
-TokenLayout join_texts(Comm& world, const std::vector<std::int64_t>& lengths, std::int64_t tokens,
-                       std::int64_t most, std::int64_t take);
+/// texts; `continues`: the first of them began on an earlier rank.
+TokenLayout join_texts(Comm& world, const std::vector<std::int64_t>& lengths, bool continues,
+                       std::int64_t tokens, std::int64_t most, std::int64_t take);
 
 }  // namespace annulus

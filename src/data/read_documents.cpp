@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <numeric>
+#include <optional>
 #include "core/check.h"
 #include "data/document_reader.h"
 #include "data/documents.h"
@@ -55,17 +55,45 @@ std::int64_t check_bad_rows(Comm& world, const Reading& mine, std::int64_t bad,
   return world.sum(bad);
 }
 
-/// What goes to the file when texts are documents: the first `take` over all ranks.
-TokenLayout lay_out(const Reading& mine, std::int64_t documents_before, std::int64_t take) {
-  const auto have = static_cast<std::int64_t>(mine.lengths.size());
-  const std::int64_t count = take == 0 ? have : std::clamp<std::int64_t>(take - documents_before, 0, have);
+std::int64_t documents_of(const Reading& r) {
+  return static_cast<std::int64_t>(r.lengths.size()) - (r.continues ? 1 : 0);
+}
+
+/// Tokens that ranks before this one have of the document that goes on here; none when they did not read it,
+/// since they had data.take documents before it.
+std::optional<std::int64_t> tokens_before(Comm& world, const Reading& mine) {
+  const auto last = gather(
+      world, {documents_of(mine), mine.lengths.empty() ? 0 : mine.lengths.back(), mine.stopped ? 1 : 0});
+  std::int64_t tokens = 0;
+  bool read = true;
+  for (int r = 0; r < world.rank(); ++r) {
+    const auto& there = last[static_cast<std::size_t>(r)];
+    tokens = there[0] > 0 ? there[1] : tokens + there[1];
+    read = read && there[2] == 0;
+  }
+  return read ? std::optional(tokens) : std::nullopt;
+}
+
+/// What goes to the file when texts are documents: the first `take` over all ranks, cut to `most` tokens.
+TokenLayout lay_out(Comm& world, const Reading& mine, std::int64_t documents_before, std::int64_t take,
+                    std::int64_t most) {
+  const std::optional<std::int64_t> before = tokens_before(world, mine);
   TokenLayout out;
-  for (std::int64_t d = 0; d < count; ++d) {
-    out.starts.push_back(out.tokens);
-    out.keep(out.tokens, mine.lengths[static_cast<std::size_t>(d)]);
+  std::int64_t at = 0, document = documents_before;  // at: in the spool
+  for (const std::int64_t& length : mine.lengths) {
+    const bool continues = mine.continues && &length == &mine.lengths.front();
+    if (!continues) ++document;
+    if ((take == 0 || document <= take) && (before || !continues)) {
+      const std::int64_t have = continues ? *before : 0;
+      const std::int64_t fits = most > 0 ? std::clamp<std::int64_t>(most - have, 0, length) : length;
+      if (!continues) out.starts.push_back(out.tokens);
+      out.keep(at, fits);
+      out.cut += length - fits;
+    }
+    at += length;
   }
   for (const Reading::Cut& c : mine.cut)
-    if (c.document < count) out.cut += c.tokens;
+    if (take == 0 || documents_before + c.document < take) out.cut += c.tokens;
   return out;
 }
 
@@ -121,7 +149,7 @@ struct Measure {
 };
 
 /// One pass over the tokens that are kept. A document whose end lies on another rank counts as having a
-/// target: only joined texts have such an end, and all but their first tokens are targets.
+/// target: only joined texts and plain files have such an end, and all but their first tokens are targets.
 Measure measure(const TokenSupply& supply, bool ends_here) {
   constexpr std::int64_t kBlock = std::int64_t{1} << 20;
   Measure out;
@@ -166,7 +194,7 @@ Documents read_documents(Comm& world, const std::vector<std::string>& files, con
   });
   // What lies behind the documents that data.take asks for was read by some worlds and not by others: it must
   // not count. Joined texts are all read by all.
-  const std::int64_t documents_before = sum_before(world, static_cast<std::int64_t>(mine.lengths.size()));
+  const std::int64_t documents_before = sum_before(world, documents_of(mine));
   const auto counts = [&](std::int64_t documents) {
     return data.take == 0 || data.join > 0 || documents_before + documents < data.take;
   };
@@ -174,13 +202,14 @@ Documents read_documents(Comm& world, const std::vector<std::string>& files, con
       std::count_if(mine.bad.begin(), mine.bad.end(), [&](const BadRow& b) { return counts(b.documents); });
   const std::int64_t skipped = check_bad_rows(world, mine, bad, sources, data.skip_bad);
   const std::int64_t empty_texts = std::count_if(mine.empty.begin(), mine.empty.end(), counts);
-  TokenLayout layout = data.join > 0 ? join_texts(world, mine.lengths, data.join, data.max_length, data.take)
-                                     : lay_out(mine, documents_before, data.take);
+  TokenLayout layout =
+      data.join > 0 ? join_texts(world, mine.lengths, mine.continues, data.join, data.max_length, data.take)
+                    : lay_out(world, mine, documents_before, data.take, data.max_length);
   const std::int64_t cut = layout.cut;
   const auto kept = std::make_shared<const KeptTokens>(std::move(spool), std::move(layout.kept));
   TokenSupply supply = supply_of(kept, std::move(layout));
   Measure measured;
-  // A joined document goes on where the next rank that has any token begins none with it: then its end is
+  // A document goes on where the next rank that has any token begins none with it: then its end is
   // there.
   std::int64_t after = 0;
   {
@@ -236,8 +265,9 @@ std::string describe_tokens(const std::map<std::string, std::string>& source) {
     const auto at = source.find(key);
     return at == source.end() ? std::string() : at->second;
   };
-  std::string out = count("documents") + " documents, " + count("tokens") + " tokens, " + count("targets") +
-                    " of them targets";
+  std::string out = count("documents") + " documents, " + count("tokens") + " tokens";
+  if (const std::string targets = count("targets"); !targets.empty())
+    out += ", " + targets + " of them targets";
   const auto also = [&](const char* key, const char* what) {
     if (const std::string n = count(key); !n.empty() && n != "0") out.append("; ").append(n).append(what);
   };

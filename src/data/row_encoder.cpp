@@ -78,9 +78,9 @@ void RowEncoder::check_loss(const std::vector<Source>& sources) const {
   }
 }
 
-void RowEncoder::text(std::string_view text, RowTokens& to) {
-  if (text.empty()) return;
-  texts_->append(text, to.ids);
+void RowEncoder::piece(const TextEncoder::Piece& piece, RowTokens& to) {
+  if (piece.text.empty()) return;
+  texts_->append(piece, to.ids);
   to.mask.resize(to.ids.size(), 1);
 }
 

@@ -24,10 +24,14 @@ class RowEncoder {
              const std::string& model_path);
 
   /// `to` is empty before. A text without a byte gives no token.
-  void text(std::string_view text, RowTokens& to);
+  void text(std::string_view text, RowTokens& to) { piece({.text = text, .behind = {}}, to); }
+  void piece(const TextEncoder::Piece&, RowTokens& to);
   /// Throws RowError, also with something in `to`.
   void row(const RowFields&, SourceKind, RowTokens& to);
 
+  /// Where a text may be cut in pieces.
+  bool cuts() const { return texts_->cuts(); }
+  bool cuts_at(std::string_view text, std::size_t at) { return texts_->cuts_at(text, at); }
   /// Whether any bytes are a text; else only valid UTF-8 is.
   bool takes_bytes() const { return texts_->takes_bytes(); }
   /// The chat format's name, or "none".

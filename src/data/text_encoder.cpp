@@ -43,7 +43,7 @@ TextEncoder::TextEncoder(const DataSection& data, const ModelConfig& model, cons
     name << "tokenizer.json of CRC-32 " << std::hex << std::setw(8) << std::setfill('0') << file.digest;
     name_ = name.str();
     folder_ = data.tokenizer == "auto" ? model_path : std::filesystem::path(path).parent_path().string();
-    if (folder_.empty()) folder_ = ".";
+    if (folder_.empty()) folder_.push_back('.');
     least_end = 0;
   }
   if (!model.eos.empty() && model.eos.front() >= least_end && model.eos.front() < model.V)
@@ -51,8 +51,28 @@ TextEncoder::TextEncoder(const DataSection& data, const ModelConfig& model, cons
 }
 
 void TextEncoder::append(std::string_view text, std::vector<std::int32_t>& to) {
+  append(Piece{.text = text, .behind = {}}, to);
+}
+
+void TextEncoder::append(const Piece& piece, std::vector<std::int32_t>& to) {
   const std::size_t begin = to.size();
-  append_open(text, to);
+  if (tokenizer_ == nullptr) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(piece.text.data());
+    to.insert(to.end(), bytes, bytes + piece.text.size());
+  } else {
+    if (piece.first) to.insert(to.end(), tokenizer_->before().begin(), tokenizer_->before().end());
+    if (piece.behind.empty()) {
+      tokenizer_->encode(piece.text, allow_special_, to);
+      to.insert(to.end(), tokenizer_->after().begin(), tokenizer_->after().end());
+    } else {
+      const std::string_view more(piece.text.data(), piece.text.size() + piece.behind.size());
+      tokenizer_->encode(more, allow_special_, to);
+      behind_.clear();
+      tokenizer_->encode(piece.behind, allow_special_, behind_);
+      to.resize(to.size() - behind_.size());
+    }
+  }
+  if (!piece.behind.empty()) return;
   // Only a control token that the text spells, or the file's own, can be there already.
   const bool ended = tokenizer_ != nullptr && to.size() > begin && to.back() == end_;
   if (end_ >= 0 && !ended) to.push_back(static_cast<std::int32_t>(end_));

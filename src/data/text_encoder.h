@@ -23,6 +23,19 @@ class TextEncoder {
   /// The same without the end-of-text id.
   void append_open(std::string_view text, std::vector<std::int32_t>& to);
 
+  /// A text of which this is a piece, cut where cuts_at() allows it: appends what its tokens are in the
+  /// whole.
+  struct Piece {
+    std::string_view text, behind;  // the character that follows it in memory too; none behind the last piece
+    bool first = true;
+  };
+  void append(const Piece&, std::vector<std::int32_t>& to);
+  /// As Tokenizer has them; bytes are cut before any line.
+  bool cuts() const { return tokenizer_ == nullptr || tokenizer_->cuts(allow_special_); }
+  bool cuts_at(std::string_view text, std::size_t at) {
+    return tokenizer_ == nullptr || tokenizer_->cuts_at(text, at, allow_special_);
+  }
+
   /// Whether any bytes are a text; else only valid UTF-8 is.
   bool takes_bytes() const { return tokenizer_ == nullptr; }
   std::int64_t end() const { return end_; }  // the end-of-text id, or -1
@@ -36,6 +49,7 @@ class TextEncoder {
  private:
   std::unique_ptr<Tokenizer> tokenizer_;  // none: bytes
   bool allow_special_;
+  std::vector<std::int32_t> behind_;
   std::int64_t end_ = -1;
   std::string name_ = "bytes", folder_;
 };

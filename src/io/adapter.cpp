@@ -1,9 +1,11 @@
 #include "io/adapter.h"
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include "core/check.h"
+#include "io/expert_adapters.h"
 #include "io/file.h"
 #include "io/safetensors.h"
 
@@ -13,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
+constexpr std::int64_t kRank = 8;  // PEFT's r, and its lora_alpha
 constexpr std::int64_t kMostConfig = std::int64_t{16} << 20;
 constexpr const char* kTensors = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
@@ -29,7 +32,14 @@ class AdapterFolder : public WeightSource {
           folder + " holds no " + kTensors +
           "; adapters in other formats must be saved as safetensors first (PEFT's save_pretrained does)");
     file_ = open_safetensors(path_);
-    for (const SafeTensor& t : file_.tensors) tensors_.push_back({t.name, t.shape, name_of(t.type)});
+    const Json config = Json::parse(config_, nullptr, false);
+    const Json rank = config.is_object() ? config.value("r", Json(kRank)) : Json(kRank);
+    for (const SafeTensor& t : file_.tensors) {
+      StoredTensor stored{t.name, t.shape, name_of(t.type)};
+      if (is_expert_adapter(t.name) && rank.is_number_integer())
+        stored.shape = stack_shape(t.name, t.shape, rank);
+      tensors_.push_back(std::move(stored));
+    }
   }
 
   const std::vector<StoredTensor>& tensors() const override { return tensors_; }
@@ -41,10 +51,23 @@ class AdapterFolder : public WeightSource {
     if (t == nullptr) input_error(path_ + " holds no tensor '" + name + "'; the adapters need it");
     const std::int64_t width = bytes_of(t->type);
     need(from >= 0 && count >= 0 && from <= t->bytes / width - count, "elements beyond the end of " + name);
-    read_elements(file_.file, t->offset + from * width, t->type, count, to);
+    const ReadElements read = [&](std::int64_t at, std::int64_t n, const Tensor& into) {
+      read_elements(file_.file, t->offset + at * width, t->type, n, into);
+    };
+    const Shape& shape = shape_of(name);
+    if (shape.size() == 3 && name.ends_with(kSides[1]))
+      stack_from_matrix(shape, read, from, count, to);
+    else
+      read(from, count, to);
   }
 
  private:
+  const Shape& shape_of(const std::string& name) const {
+    return std::find_if(tensors_.begin(), tensors_.end(),
+                        [&](const StoredTensor& t) { return t.name == name; })
+        ->shape;
+  }
+
   std::string path_, config_;
   SafeTensorsFile file_;
   std::vector<StoredTensor> tensors_;
@@ -64,7 +87,6 @@ void refuse_others(const Json& config, const std::string& where) {
                                                           {"modules_to_save", {nullptr, Json::array()}},
                                                           {"rank_pattern", {nullptr, Json::object()}},
                                                           {"alpha_pattern", {nullptr, Json::object()}},
-                                                          {"target_parameters", {nullptr, Json::array()}},
                                                           {"trainable_token_indices", {nullptr}},
                                                           {"kasa_config", {nullptr}},
                                                           {"monteclora_config", {nullptr}},
@@ -84,14 +106,66 @@ void refuse_others(const Json& config, const std::string& where) {
                 ", which changes the base weights; convert it to a plain adapter with PEFT");
 }
 
-/// The projection that a tensor's name adapts; its layer is checked elsewhere, name by name.
-Target target_of(const std::string& tensor, const std::string& where) {
-  for (const std::string_view side : kSides)
+/// A target's parameter, behind "model.layers.N.".
+std::string parameter_of(Target t) {
+  if (is_experts(t)) return name_of(t);
+  return (t < Target::gate ? "self_attn." : "mlp.") + std::string(name_of(t)) + std::string(kWeight);
+}
+
+/// The experts' stacks that target_parameters names, as PEFT matches: by the whole name, or its end behind a
+/// dot.
+std::vector<Target> target_parameters(const Json& config, const std::string& where) {
+  const Json named = config.value("target_parameters", Json(nullptr));
+  std::vector<Target> found;
+  if (named.is_null()) return found;
+  if (!named.is_array())
+    input_error(where + ": target_parameters is " + shown(named.dump()) + " and not a list");
+  for (const Json& name : named) {
+    const auto matches = [&](Target t) {
+      const std::string all = parameter_of(t), end = name.is_string() ? name.get<std::string>() : "";
+      return all == end || (!end.empty() && all.ends_with("." + end));
+    };
+    if (std::none_of(std::begin(kTargets), std::end(kTargets), matches))
+      input_error(
+          where + ": target_parameters names " + shown(name.dump()) +
+          ", and adapters here are on mlp.experts.gate_up_proj, mlp.experts.down_proj and the weights of "
+          "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj, in every layer that has them");
     for (const Target t : kTargets)
-      if (tensor.starts_with(kPrefix) && tensor.ends_with("." + std::string(name_of(t)) + std::string(side)))
-        return t;
-  input_error(where + ": tensor '" + shown(tensor) +
-              "' is not an adapter of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj or down_proj");
+      if (is_experts(t) && matches(t)) found.push_back(t);
+  }
+  return found;
+}
+
+/// Until 0.18 PEFT took the sides of experts' matrices for one another.
+void refuse_old_experts(const Json& config, const std::string& where) {
+  const Json version = config.value("peft_version", Json(nullptr));
+  int major = 0, minor = 0;
+  if (!version.is_string() || std::sscanf(version.get<std::string>().c_str(), "%d.%d", &major, &minor) != 2)
+    return;
+  if (major == 0 && minor < 19)
+    input_error(
+        where + ": its adapters of experts are of PEFT " + shown(version.get<std::string>()) +
+        ", which laid them out in another way than 0.19 and later do; train them again with a newer PEFT");
+}
+
+/// The matrix that a tensor's name adapts; its layer is checked elsewhere, name by name. `experts`: the
+/// stacks that the config names.
+Target target_of(const std::string& tensor, const std::vector<Target>& experts, const std::string& where) {
+  const auto named = [&](Target t) { return std::find(experts.begin(), experts.end(), t) != experts.end(); };
+  for (const std::string_view side : kSides) {
+    if (!tensor.starts_with(kPrefix) || !tensor.ends_with(side)) continue;
+    const std::string_view module = std::string_view(tensor).substr(0, tensor.size() - side.size());
+    for (const Target t : kTargets)
+      if (!is_experts(t) && module.ends_with("." + std::string(name_of(t)))) return t;
+    const bool gate_up = named(Target::experts_gate_up), down = named(Target::experts_down);
+    if (module.ends_with(".mlp.experts.base_layer") && gate_up && down) return Target::experts_gate_up;
+    if (module.ends_with(".mlp.experts") && (gate_up || down))
+      return down ? Target::experts_down : Target::experts_gate_up;
+  }
+  input_error(
+      where + ": tensor '" + shown(tensor) +
+      "' is not an adapter of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj or down_proj, nor of "
+      "experts that target_parameters names");
 }
 
 }  // namespace
@@ -110,7 +184,7 @@ LoraConfig adapter_of(const std::string& json, const std::vector<StoredTensor>& 
   const Json config = Json::parse(json, nullptr, false);
   if (!config.is_object()) input_error(where + ": its adapter_config.json is not a JSON object");
   refuse_others(config, where);
-  const Json rank = config.value("r", Json(8)), alpha = config.value("lora_alpha", Json(8));
+  const Json rank = config.value("r", Json(kRank)), alpha = config.value("lora_alpha", Json(kRank));
   const Json rslora = config.value("use_rslora", Json(false));
   if (!rank.is_number_integer() || rank < 1 || rank > 65536)
     input_error(where + ": r is " + shown(rank.dump()) + "; it must be a whole number from 1 to 65536");
@@ -119,16 +193,30 @@ LoraConfig adapter_of(const std::string& json, const std::vector<StoredTensor>& 
   if (!rslora.is_boolean())
     input_error(where + ": use_rslora is " + shown(rslora.dump()) + "; it must be true or false");
   LoraConfig c{.rank = rank, .alpha = alpha, .rslora = rslora, .targets = {}};
+  const std::vector<Target> experts = target_parameters(config, where);
+  if (!experts.empty()) refuse_old_experts(config, where);
   for (const StoredTensor& t : tensors)
-    if (const Target target = target_of(t.name, where); !c.adapts(target)) c.targets.push_back(target);
+    if (const Target target = target_of(t.name, experts, where); !c.adapts(target))
+      c.targets.push_back(target);
   if (c.targets.empty()) input_error(where + " holds no adapter");
+  for (const Target t : experts)
+    if (!c.adapts(t))
+      input_error(where + ": target_parameters names " + name_of(t) +
+                  ", and no tensor is its adapter; the file is not whole");
   std::sort(c.targets.begin(), c.targets.end());
   return c;
 }
 
-std::string adapter_json(const LoraConfig& c, const std::string& base) {
-  Json targets = Json::array();
-  for (const Target t : c.targets) targets.push_back(name_of(t));
+std::string adapter_json(const LoraConfig& c, const ModelConfig& model, const std::string& base) {
+  // Of a model with experts PEFT takes the modules gate_proj, up_proj and down_proj for theirs; a dense
+  // layer's it knows as parameters then.
+  Json targets = Json::array(), parameters = Json::array();
+  for (const Target t : c.targets) {
+    if (is_experts(t) || (t >= Target::gate && model.E > 0))
+      parameters.push_back(parameter_of(t));
+    else
+      targets.push_back(name_of(t));
+  }
   // PEFT writes whole numbers as such.
   const bool whole = c.alpha == std::floor(c.alpha);
   const Json alpha = whole ? Json(static_cast<std::int64_t>(c.alpha)) : Json(c.alpha);
@@ -161,7 +249,7 @@ std::string adapter_json(const LoraConfig& c, const std::string& base) {
                        {"rank_pattern", Json::object()},
                        {"revision", nullptr},
                        {"target_modules", targets},
-                       {"target_parameters", nullptr},
+                       {"target_parameters", parameters.empty() ? Json(nullptr) : parameters},
                        {"task_type", "CAUSAL_LM"},
                        {"trainable_token_indices", nullptr},
                        {"use_dora", false},
@@ -170,9 +258,14 @@ std::string adapter_json(const LoraConfig& c, const std::string& base) {
   return config.dump(2) + "\n";
 }
 
-std::string adapter_name(const std::string& weight) {
-  if (!weight.ends_with(kWeight)) return {};
-  return std::string(kPrefix) + weight.substr(0, weight.size() - kWeight.size());
+std::string adapter_name(const LoraConfig& c, const std::string& weight) {
+  for (const Target t : c.targets) {
+    const std::string parameter = "." + parameter_of(t);
+    if (weight.ends_with(parameter))
+      return std::string(kPrefix) + weight.substr(0, weight.size() - parameter.size() + 1) +
+             adapter_module(c, t);
+  }
+  return {};
 }
 
 }  // namespace annulus

@@ -11,14 +11,16 @@ void Layer::prefetch(std::int64_t layer) {
 
 LayerView Layer::weights() {
   LayerView view = view_layer(work_.state.use(layer_unit(l_)), at_);
-  if (at_.adapted()) view_adapters(work_.state.use(adapter_unit(work_.config, l_)), at_, view);
+  if (at_.adapted())
+    view_adapters(work_.state.use(adapter_unit(work_.config, work_.options.lora, l_)), at_, view);
   return view;
 }
 
 /// Null where a unit is frozen.
 LayerView Layer::open_gradients() {
   LayerView view = view_layer(work_.state.open_gradient(layer_unit(l_)), at_);
-  if (at_.adapted()) view_adapters(work_.state.open_gradient(adapter_unit(work_.config, l_)), at_, view);
+  if (at_.adapted())
+    view_adapters(work_.state.open_gradient(adapter_unit(work_.config, work_.options.lora, l_)), at_, view);
   return view;
 }
 
@@ -167,7 +169,8 @@ void Layer::look_ahead() {
 
 /// Experts are gathered when those of this layer are gone, behind the attention's backward at the earliest.
 void Layer::look_ahead_experts() {
-  if (l_ > 0 && work_.config.has_experts(l_ - 1)) work_.state.prefetch(experts_unit(work_.config, l_ - 1));
+  if (l_ == 0 || !work_.config.has_experts(l_ - 1)) return;
+  for (const int unit : expert_units(work_.config, work_.options.lora, l_ - 1)) work_.state.prefetch(unit);
 }
 
 void Layer::backward(const RowInputs& row, const Tensor& dx) {

@@ -2,6 +2,7 @@
 #pragma once
 #include "config/lora.h"
 #include "config/model_config.h"
+#include "model/grouped_projection.h"
 #include "model/projection.h"
 #include "parallel/sharded_state.h"
 
@@ -26,6 +27,11 @@ struct LayerIndex {
   }
 };
 
+/// Where the A of experts' adapters stand in their unit, each before its B; -1: none.
+struct ExpertAdapterIndex {
+  int gu = -1, d = -1;
+};
+
 struct LayerView {
   Tensor norm1;           // (C)
   Linear qkv;             // ((H + 2G) D, C): q | k | v
@@ -39,8 +45,8 @@ struct LayerView {
 
 /// Experts of a rank, or their gradients (null where they are frozen).
 struct ExpertsView {
-  Tensor wgu;  // (X, 2 Fe, C): gate | up
-  Tensor wd;   // (X, C, Fe)
+  GroupedLinear gu;  // (X, 2 Fe, C): gate | up
+  GroupedLinear d;   // (X, C, Fe)
 };
 
 /// The unit of one layer, and where its parameters stand in it. Its experts are a unit of their own.
@@ -48,6 +54,9 @@ Unit make_layer_unit(const ModelConfig&, std::int64_t layer, LayerIndex&);
 Unit make_experts_unit(const ModelConfig&, std::int64_t layer);
 /// The unit of a layer's adapters, named as PEFT names them; without adapters it is empty.
 Unit make_adapter_unit(const ModelConfig&, const LoraConfig&, std::int64_t layer, LayerIndex&);
+/// That of the adapters on a layer's experts.
+Unit make_expert_adapters_unit(const ModelConfig&, const LoraConfig&, std::int64_t layer,
+                               ExpertAdapterIndex&);
 LayerIndex layer_index(const ModelConfig&, const LoraConfig&, std::int64_t layer);
 
 /// Parameters that the model does not have stay null.
@@ -55,5 +64,6 @@ LayerView view_layer(const UnitView&, const LayerIndex&);
 /// The adapters of the unit take their places in the view.
 void view_adapters(const UnitView&, const LayerIndex&, LayerView&);
 ExpertsView view_experts(const UnitView&);
+void view_expert_adapters(const UnitView&, const ExpertAdapterIndex&, ExpertsView&);
 
 }  // namespace annulus

@@ -16,8 +16,9 @@
 namespace annulus {
 
 /// The units of a model: embedding, layers, head (the final norm, and the head's matrix unless it is tied),
-/// in the order of the forward; then those of experts, by layer. With adapters all these are frozen and the
-/// adapters of every layer follow, a unit each. Parameter ids count through all of them.
+/// in the order of the forward; then those of experts, by layer. With adapters all these are frozen, and the
+/// adapters follow: those of each layer that has some, a unit each, then those of experts. Parameter ids
+/// count through all of them.
 std::vector<Unit> make_units(const ModelConfig&, const LoraConfig& = {});
 inline constexpr int kEmbedUnit = 0;
 inline int layer_unit(std::int64_t layer) {
@@ -29,11 +30,14 @@ inline int head_unit(const ModelConfig& c) {
 int experts_unit(const ModelConfig&, std::int64_t layer);
 /// How many units the model has without its adapters.
 int base_units(const ModelConfig&);
-inline int adapter_unit(const ModelConfig& c, std::int64_t layer) {
-  return base_units(c) + static_cast<int>(layer);
-}
-/// The units that one layer uses, but for its experts.
+/// Whether a layer has adapters: but for its experts, and on these.
+bool adapts_layer(const ModelConfig&, const LoraConfig&, std::int64_t layer);
+bool adapts_experts(const ModelConfig&, const LoraConfig&, std::int64_t layer);
+int adapter_unit(const ModelConfig&, const LoraConfig&, std::int64_t layer);
+int expert_adapters_unit(const ModelConfig&, const LoraConfig&, std::int64_t layer);
+/// The units that one layer uses, but for its experts, and those of its experts.
 std::vector<int> layer_units(const ModelConfig&, const LoraConfig&, std::int64_t layer);
+std::vector<int> expert_units(const ModelConfig&, const LoraConfig&, std::int64_t layer);
 
 struct ModelOptions {
   LoraConfig lora;

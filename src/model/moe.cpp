@@ -38,6 +38,40 @@ struct Moe::Room {
   Tensor weights, dweights, dlogits, dh2, dy, dshare;
 };
 
+/// The matrix products of the layer's experts.
+struct Moe::Products {
+  Products(Work& work, const ExpertsView& w, std::int64_t rows, const ExpertsView& g = {})
+      : gate_up(work, w.gu, rows, g.gu), down(work, w.d, rows, g.d) {}
+  GroupedProjection gate_up, down;
+};
+
+Moe::Moe(Work& work, std::int64_t layer) : work_(work), l_(layer) {
+  const LoraConfig& lora = work.options.lora;
+  if (!work.config.has_experts(layer)) return;
+  units_ = expert_units(work.config, lora, layer);
+  make_expert_adapters_unit(work.config, lora, layer, adapters_);
+}
+
+void Moe::prefetch() {
+  for (const int unit : units_) work_.state.prefetch(unit);
+}
+
+ExpertsView Moe::use_weights() {
+  ExpertsView view = view_experts(work_.state.use(units_.front()));
+  if (units_.size() > 1) view_expert_adapters(work_.state.use(units_.back()), adapters_, view);
+  return view;
+}
+
+ExpertsView Moe::open_gradients() {
+  ExpertsView view = view_experts(work_.state.open_gradient(units_.front()));
+  if (units_.size() > 1) view_expert_adapters(work_.state.open_gradient(units_.back()), adapters_, view);
+  return view;
+}
+
+void Moe::drop_weights() {
+  for (const int unit : units_) work_.state.drop(unit);
+}
+
 Tensor Moe::norm2(const LayerView& w, const Tensor& x1, const Room& room) {
   const std::int64_t n = x1.shape[0];
   const Tensor h2 = room.h2.rows(0, n);
@@ -94,7 +128,7 @@ void Moe::forward(const RowInputs& row, const LayerView& w, const Tensor& x1, co
     }
     tiles_ = group.tiles(ids);
 
-    const ExpertsView experts = view_experts(work_.state.use(unit()));
+    Products products(work_, use_weights(), buffers.expanded);
     ExpertTravel travel(group, buffers, c.C, work_.options.compute, false);
     travel.run(
         tiles_,
@@ -104,7 +138,7 @@ void Moe::forward(const RowInputs& row, const LayerView& w, const Tensor& x1, co
           travel.send(i, t);
         },
         [&](int i, const ExpertTile& t) {
-          compute_forward(t, travel.away(i, t), experts, room);
+          compute_forward(t, travel.away(i, t), products, room);
           travel.send_back(i, t);
         },
         [&](int i, const ExpertTile& t) {
@@ -114,7 +148,7 @@ void Moe::forward(const RowInputs& row, const LayerView& w, const Tensor& x1, co
                                                  .add = x1.rows(t.from, t.tokens),
                                                  .y = y.rows(t.from, t.tokens)});
         });
-    if (!keep) work_.state.drop(unit());
+    if (!keep) drop_weights();
   }
   if (training)
     work_.store.save(l_, Saved::experts, ids);
@@ -122,8 +156,7 @@ void Moe::forward(const RowInputs& row, const LayerView& w, const Tensor& x1, co
     work_.give(ids);
 }
 
-void Moe::compute_forward(const ExpertTile& t, const ExpertRows& away, const ExpertsView& w,
-                          const Room& room) {
+void Moe::compute_forward(const ExpertTile& t, const ExpertRows& away, Products& products, const Room& room) {
   Ops& ops = work_.ops;
   const std::int64_t P = t.expanded();
   const Tensor row = room.row.rows(0, P), place = room.place.rows(0, t.received);
@@ -135,10 +168,10 @@ void Moe::compute_forward(const ExpertTile& t, const ExpertRows& away, const Exp
                                    .place = place,
                                    .experts = work_.experts->shape().here()});
   ops.gather_rows(Lane::compute, {.x = away.x, .index = row, .y = x});
-  ops.grouped_matmul(Lane::compute, {.a = x, .b = w.wgu, .c = gu, .offsets = t.offsets, .trans_b = true});
+  products.gate_up.forward(x, gu, t.offsets);
   ops.swiglu_fwd(Lane::compute, {.gu = gu, .h = h});
   const Tensor out = x;  // in place
-  ops.grouped_matmul(Lane::compute, {.a = h, .b = w.wd, .c = out, .offsets = t.offsets, .trans_b = true});
+  products.down.forward(h, out, t.offsets);
   ops.combine_rows(Lane::compute, {.x = out, .index = place, .weights = away.shares, .y = away.x});
 }
 
@@ -148,11 +181,10 @@ void Moe::backward(const RowInputs& row, const LayerView& w, const LayerView& g,
   ExpertGroup& group = *work_.experts;
   const ExpertBuffers buffers = group.buffers(row.tokens);
   const Tensor all = work_.store.get(l_, Saved::experts);
-  const ExpertsView experts = view_experts(work_.state.use(unit()));
-  const bool trained = static_cast<bool>(work_.state.state(unit()).grad);
-  const ExpertsView gradients = trained ? view_experts(work_.state.open_gradient(unit())) : ExpertsView{};
+  const ExpertsView experts = use_weights(), gradients = open_gradients();
   {
     const Room room(work_, buffers, true);
+    Products products(work_, experts, buffers.expanded, gradients);
     ExpertTravel travel(group, buffers, c.C, work_.options.compute, true);
     travel.run(
         tiles_,
@@ -164,7 +196,7 @@ void Moe::backward(const RowInputs& row, const LayerView& w, const LayerView& g,
           travel.send(i, t);
         },
         [&](int i, const ExpertTile& t) {
-          compute_backward(t, travel.away(i, t), experts, gradients, room);
+          compute_backward(t, travel.away(i, t), products, room);
           travel.send_back(i, t);
         },
         [&](int i, const ExpertTile& t) {
@@ -173,14 +205,14 @@ void Moe::backward(const RowInputs& row, const LayerView& w, const LayerView& g,
         });
   }
   work_.store.release(l_, Saved::experts);
-  if (trained) work_.state.reduce(unit());
-  work_.state.drop(unit());
+  for (const int unit : units_) work_.state.reduce(unit);
+  drop_weights();
 }
 
 /// dh = dy Wd carries no weight yet: what a weight multiplies is its own gradient too, so that the product
-/// with Wd need not be computed again.
-void Moe::compute_backward(const ExpertTile& t, const ExpertRows& away, const ExpertsView& w,
-                           const ExpertsView& g, const Room& room) {
+/// with Wd need not be computed again. The gradients of Wd and of its adapters have it in h.
+void Moe::compute_backward(const ExpertTile& t, const ExpertRows& away, Products& products,
+                           const Room& room) {
   Ops& ops = work_.ops;
   const std::int64_t P = t.expanded(), M = t.received, K = work_.config.K;
   const Tensor row = room.row.rows(0, P), place = room.place.rows(0, M), share = room.share.rows(0, P);
@@ -194,17 +226,17 @@ void Moe::compute_backward(const ExpertTile& t, const ExpertRows& away, const Ex
                                    .experts = work_.experts->shape().here()});
   ops.gather_rows(Lane::compute, {.x = away.x, .index = row, .y = x});
   ops.gather_rows(Lane::compute, {.x = away.dy, .index = row, .y = dy});
-  ops.grouped_matmul(Lane::compute, {.a = x, .b = w.wgu, .c = gu, .offsets = t.offsets, .trans_b = true});
-  ops.grouped_matmul(Lane::compute, {.a = dy, .b = w.wd, .c = dh, .offsets = t.offsets});
-  const Tensor h = g.wd ? dh : Tensor{}, dgu = gu;  // in place
+  products.gate_up.forward(x, gu, t.offsets);
+  products.down.backward(dy, t.offsets);
+  products.down.input_gradient(dh);
+  const Tensor h = products.down.wants_weight_gradients() ? dh : Tensor{}, dgu = gu;  // in place
   ops.expert_swiglu_bwd(Lane::compute,
                         {.gu = gu, .dh = dh, .share = share, .h = h, .dshare = dshare, .dgu = dgu});
-  if (g.wd)
-    ops.grouped_matmul(Lane::compute, {.a = dy, .b = h, .c = g.wd, .offsets = t.offsets, .gradient = true});
-  if (g.wgu)
-    ops.grouped_matmul(Lane::compute, {.a = dgu, .b = x, .c = g.wgu, .offsets = t.offsets, .gradient = true});
+  products.down.weight_gradients(h);
+  products.gate_up.backward(dgu, t.offsets);
+  products.gate_up.weight_gradients(x);
   const Tensor out = dy;  // in place
-  ops.grouped_matmul(Lane::compute, {.a = dgu, .b = w.wgu, .c = out, .offsets = t.offsets});
+  products.gate_up.input_gradient(out);
   ops.combine_rows(Lane::compute, {.x = out, .index = place, .y = away.x});
   ops.gather_rows(
       Lane::compute,

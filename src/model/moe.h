@@ -8,10 +8,10 @@ namespace annulus {
 
 class Moe {
  public:
-  Moe(Work& work, std::int64_t layer) : work_(work), l_(layer) {}
+  Moe(Work& work, std::int64_t layer);
 
   /// Starts gathering the layer's experts.
-  void prefetch() { work_.state.prefetch(unit()); }
+  void prefetch();
   /// y may be x1. In training the choices are saved; `keep`: the experts stay gathered for the backward.
   void forward(const RowInputs&, const LayerView& w, const Tensor& x1, const Tensor& y, bool training,
                bool keep);
@@ -21,13 +21,15 @@ class Moe {
  private:
   /// Temporaries of the rows that experts work on, for the largest tile.
   struct Room;
-  int unit() const { return experts_unit(work_.config, l_); }
+  ExpertsView use_weights();
+  ExpertsView open_gradients();  // null where a unit is frozen
+  void drop_weights();
   void route(const LayerView& w, const Tensor& x1, const Tensor& valid, const Room&, RouteFwd call);
   void pack(int i, const ExpertTile&, const ExpertTravel&, const Room&, const Tensor& ids,
             const Tensor& weights, const Tensor& dy);
-  void compute_forward(const ExpertTile&, const ExpertRows& away, const ExpertsView& w, const Room&);
-  void compute_backward(const ExpertTile&, const ExpertRows& away, const ExpertsView& w, const ExpertsView& g,
-                        const Room&);
+  struct Products;
+  void compute_forward(const ExpertTile&, const ExpertRows& away, Products&, const Room&);
+  void compute_backward(const ExpertTile&, const ExpertRows& away, Products&, const Room&);
   void take_in_gradient(const ExpertTile&, const ExpertRows& home, const Tensor& place, const LayerView& w,
                         const LayerView& g, const Tensor& x1, const Tensor& ids, const Tensor& dx,
                         const Room&);
@@ -35,6 +37,8 @@ class Moe {
 
   Work& work_;
   std::int64_t l_;
+  std::vector<int> units_;  // the experts, and the adapters on them
+  ExpertAdapterIndex adapters_;
   std::vector<ExpertTile> tiles_;  // of the row's forward; the backward takes the same
 };
 

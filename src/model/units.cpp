@@ -39,33 +39,57 @@ struct Projected {
   std::int64_t out;
 };
 
-/// Adapters of those that are targets: first their A, joined, then their B. A starts as PEFT's
-/// kaiming_uniform(a = sqrt 5), which is uniform in +-1 / sqrt(in), B at zero.
-AdapterIndex add_adapters(Unit& unit, const LoraConfig& lora, const std::string& module, std::int64_t in,
+/// A starts as PEFT's kaiming_uniform(a = sqrt 5), which is uniform in +-1 / sqrt(in), B at zero.
+Parameter adapter(std::string name, std::vector<std::int64_t> shape, double bound = 0) {
+  Parameter p;
+  p.name = std::move(name);
+  p.shape = std::move(shape);
+  p.init_std = 0.f;
+  p.init_bound = static_cast<float>(bound);
+  return p;
+}
+
+double bound_of(std::int64_t in) {
+  return 1.0 / std::sqrt(static_cast<double>(in));
+}
+
+std::string adapters_of_layer(std::int64_t layer) {
+  return "base_model.model.model.layers." + std::to_string(layer) + ".";
+}
+
+/// Adapters of those that are targets: first their A, joined, then their B.
+AdapterIndex add_adapters(Unit& unit, const LoraConfig& lora, const std::string& layer, std::int64_t in,
                           std::initializer_list<Projected> joined) {
-  const auto parameter = [&](Target t, const char* which, std::int64_t rows, std::int64_t columns) {
-    Parameter p;
-    p.name = module + name_of(t) + which;
-    p.shape = {rows, columns};
-    p.init_std = 0.f;
-    return p;
-  };
+  const auto name = [&](Target t) { return layer + adapter_module(lora, t); };
   AdapterIndex at;
   std::int64_t column = 0;
   for (const Projected& p : joined) {
     const std::int64_t begin = column;
     column += p.out;
     if (!lora.adapts(p.target)) continue;
-    Parameter a = parameter(p.target, ".lora_A.weight", lora.rank, in);
-    a.init_bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(in)));
-    const int number = add(unit, std::move(a), at.count > 0);
+    const int number =
+        add(unit, adapter(name(p.target) + ".lora_A.weight", {lora.rank, in}, bound_of(in)), at.count > 0);
     if (at.count == 0) at.a = number;
     at.column[static_cast<std::size_t>(at.count++)] = begin;
   }
   std::size_t i = 0;
   for (const Projected& p : joined)
-    if (lora.adapts(p.target)) at.b[i++] = add(unit, parameter(p.target, ".lora_B.weight", p.out, lora.rank));
+    if (lora.adapts(p.target))
+      at.b[i++] = add(unit, adapter(name(p.target) + ".lora_B.weight", {p.out, lora.rank}));
   return at;
+}
+
+/// How many of the layers before `end` have adapters of their own, or on their experts.
+int adapted_layers(const ModelConfig& c, const LoraConfig& lora, std::int64_t end, bool experts) {
+  int n = 0;
+  for (std::int64_t l = 0; l < end; ++l)
+    n += (experts ? adapts_experts(c, lora, l) : adapts_layer(c, lora, l)) ? 1 : 0;
+  return n;
+}
+
+bool adapts_some(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer, bool experts) {
+  return std::any_of(lora.targets.begin(), lora.targets.end(),
+                     [&](Target t) { return is_experts(t) == experts && has_target(c, layer, t); });
 }
 
 }  // namespace
@@ -112,13 +136,13 @@ Unit make_layer_unit(const ModelConfig& c, std::int64_t layer, LayerIndex& at) {
 Unit make_adapter_unit(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer, LayerIndex& at) {
   Unit u;
   u.name = "adapters of layer " + std::to_string(layer);
-  const std::string name = "base_model.model.model.layers." + std::to_string(layer) + ".";
-  const std::string attention = name + "self_attn.", mlp = name + "mlp.";
+  const std::string name = adapters_of_layer(layer);
   const std::int64_t q = c.H * c.D, k = c.G * c.D;
-  at.qkv_adapters = add_adapters(u, lora, attention, c.C, {{Target::q, q}, {Target::k, k}, {Target::v, k}});
-  at.o_adapters = add_adapters(u, lora, attention, q, {{Target::o, c.C}});
-  at.gu_adapters = add_adapters(u, lora, mlp, c.C, {{Target::gate, c.F}, {Target::up, c.F}});
-  at.d_adapters = add_adapters(u, lora, mlp, c.F, {{Target::down, c.C}});
+  at.qkv_adapters = add_adapters(u, lora, name, c.C, {{Target::q, q}, {Target::k, k}, {Target::v, k}});
+  at.o_adapters = add_adapters(u, lora, name, q, {{Target::o, c.C}});
+  if (c.has_experts(layer)) return u;
+  at.gu_adapters = add_adapters(u, lora, name, c.C, {{Target::gate, c.F}, {Target::up, c.F}});
+  at.d_adapters = add_adapters(u, lora, name, c.F, {{Target::down, c.C}});
   return u;
 }
 
@@ -144,6 +168,22 @@ Unit make_experts_unit(const ModelConfig& c, std::int64_t layer) {
   return u;
 }
 
+Unit make_expert_adapters_unit(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer,
+                               ExpertAdapterIndex& at) {
+  Unit u;
+  u.name = "adapters of the experts of layer " + std::to_string(layer);
+  u.owners = Owners::experts;
+  const auto stacks = [&](Target t, std::int64_t out, std::int64_t in, int& first) {
+    if (!lora.adapts(t)) return;
+    const std::string name = adapters_of_layer(layer) + adapter_module(lora, t);
+    first = add(u, adapter(name + ".lora_A.weight", {c.E, lora.rank, in}, bound_of(in)));
+    add(u, adapter(name + ".lora_B.weight", {c.E, out, lora.rank}));
+  };
+  stacks(Target::experts_gate_up, 2 * c.Fe, c.C, at.gu);
+  stacks(Target::experts_down, c.C, c.Fe, at.d);
+  return u;
+}
+
 LayerView view_layer(const UnitView& unit, const LayerIndex& at) {
   const auto one = [&](int i) { return i < 0 ? Tensor{} : unit[i]; };
   const auto several = [&](int i, int count) { return i < 0 ? Tensor{} : unit.joined(i, count); };
@@ -159,7 +199,17 @@ LayerView view_layer(const UnitView& unit, const LayerIndex& at) {
 }
 
 ExpertsView view_experts(const UnitView& unit) {
-  return {.wgu = unit[0], .wd = unit[1]};
+  return {.gu = {.w = unit[0]}, .d = {.w = unit[1]}};
+}
+
+void view_expert_adapters(const UnitView& unit, const ExpertAdapterIndex& at, ExpertsView& view) {
+  const auto place = [&](int first, GroupedLinear& to) {
+    if (first < 0) return;
+    to.a = unit[first];
+    to.b = unit[first + 1];
+  };
+  place(at.gu, view.gu);
+  place(at.d, view.d);
 }
 
 int experts_unit(const ModelConfig& c, std::int64_t layer) {
@@ -169,6 +219,22 @@ int experts_unit(const ModelConfig& c, std::int64_t layer) {
 
 int base_units(const ModelConfig& c) {
   return head_unit(c) + 1 + static_cast<int>(std::count(c.sparse.begin(), c.sparse.end(), 1));
+}
+
+bool adapts_layer(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer) {
+  return adapts_some(c, lora, layer, false);
+}
+
+bool adapts_experts(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer) {
+  return adapts_some(c, lora, layer, true);
+}
+
+int adapter_unit(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer) {
+  return base_units(c) + adapted_layers(c, lora, layer, false);
+}
+
+int expert_adapters_unit(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer) {
+  return base_units(c) + adapted_layers(c, lora, c.L, false) + adapted_layers(c, lora, layer, true);
 }
 
 void view_adapters(const UnitView& unit, const LayerIndex& at, LayerView& view) {
@@ -188,7 +254,13 @@ void view_adapters(const UnitView& unit, const LayerIndex& at, LayerView& view) 
 
 std::vector<int> layer_units(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer) {
   std::vector<int> units = {layer_unit(layer)};
-  if (lora.rank > 0) units.push_back(adapter_unit(c, layer));
+  if (adapts_layer(c, lora, layer)) units.push_back(adapter_unit(c, lora, layer));
+  return units;
+}
+
+std::vector<int> expert_units(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer) {
+  std::vector<int> units = {experts_unit(c, layer)};
+  if (adapts_experts(c, lora, layer)) units.push_back(expert_adapters_unit(c, lora, layer));
   return units;
 }
 
@@ -210,10 +282,12 @@ std::vector<Unit> make_units(const ModelConfig& c, const LoraConfig& lora) {
   if (lora.rank > 0) {
     for (Unit& unit : units)
       for (Parameter& p : unit.parameters) p.trained = false;
-    for (std::int64_t l = 0; l < c.L; ++l) {
-      LayerIndex at;
-      units.push_back(make_adapter_unit(c, lora, l, at));
-    }
+    LayerIndex at;
+    ExpertAdapterIndex experts;
+    for (std::int64_t l = 0; l < c.L; ++l)
+      if (adapts_layer(c, lora, l)) units.push_back(make_adapter_unit(c, lora, l, at));
+    for (std::int64_t l = 0; l < c.L; ++l)
+      if (adapts_experts(c, lora, l)) units.push_back(make_expert_adapters_unit(c, lora, l, experts));
   }
 
   std::uint64_t id = 0;

@@ -114,6 +114,7 @@ void check(const GroupedMatmul& a) {
   std::int64_t experts = 0;
   if (a.gradient) {
     need(!a.trans_b, "grouped matmul: rows x rows has nothing to transpose");
+    need(!a.add, "grouped matmul: rows x rows always adds");
     rank(a.b, 2);
     rank(a.c, 3);
     experts = a.c.shape[0];

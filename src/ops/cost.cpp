@@ -28,14 +28,12 @@ std::string typed(const char* name, DType type) {
   return std::string(name) + "." + name_of(type);
 }
 
-/// "matmul" or "grouped_matmul"; its rate has "_into_f32" where products of bf16 are added up in f32.
-Cost multiplies(const char* rate, const Tensor& a, const Tensor& c, double flops, double bytes) {
+/// "matmul" in the compute type, "matmul_into_f32" where products of bf16 are added up in f32.
+Cost multiplies(const char* kind, const char* wide_kind, const char* rate, const Tensor& a, const Tensor& c,
+                double flops, double bytes) {
   const bool wide = c.dtype == DType::f32 && a.dtype != DType::f32;
   const char* suffix = wide ? "_into_f32" : a.dtype == DType::f32 ? "_f32" : "";
-  const bool grouped = std::string_view(rate) == "grouped_matmul";
-  const char* kind =
-      grouped ? (wide ? "grouped matmul into f32" : "grouped matmul") : (wide ? "matmul into f32" : "matmul");
-  return {kind, std::string(rate) + suffix, flops, bytes, 0};
+  return {wide ? wide_kind : kind, std::string(rate) + suffix, flops, bytes, 0};
 }
 
 std::vector<Cost> attends(const char* kind, const char* rate, std::span<const AttentionBlock> blocks,
@@ -75,7 +73,7 @@ Cost cost(const RmsNormBwd& a) {
 
 Cost cost(const Matmul& a) {
   const std::int64_t M = a.c.shape[0], N = a.c.shape[1], K = a.a.shape[a.trans_a ? 0 : 1];
-  return multiplies("matmul", a.a, a.c, 2 * number(M) * number(N) * number(K),
+  return multiplies("matmul", "matmul into f32", "matmul", a.a, a.c, 2 * number(M) * number(N) * number(K),
                     bytes_of_all({a.a, a.b, a.c, a.add, a.bias}));
 }
 
@@ -134,31 +132,31 @@ Cost cost(const AdamW& a) {
 }
 
 Cost cost(const RouteFwd& a) {
-  return moves("routing", "route_fwd", {a.logits, a.valid, a.ids, a.weights}, {a.picked, a.probability});
+  return moves("router", "route_fwd", {a.logits, a.valid, a.ids, a.weights}, {a.picked, a.probability});
 }
 
 Cost cost(const RouteBwd& a) {
-  return moves("routing", "route_bwd", {a.logits, a.ids, a.dweights, a.aux, a.dlogits});
+  return moves("router", "route_bwd", {a.logits, a.ids, a.dweights, a.aux, a.dlogits});
 }
 
 Cost cost(const RouteCount& a) {
-  return moves("routing", "route_count", {a.ids, a.experts, a.rows});
+  return moves("dispatch indices", "route_count", {a.ids, a.experts, a.rows});
 }
 
 Cost cost(const DispatchIndex& a) {
-  return moves("routing", "dispatch_index", {a.ids, a.weights, a.token, a.slots, a.shares, a.place});
+  return moves("dispatch indices", "dispatch_index", {a.ids, a.weights, a.token, a.slots, a.shares, a.place});
 }
 
 Cost cost(const ExpertIndex& a) {
-  return moves("routing", "expert_index", {a.slots, a.shares, a.row, a.share, a.place});
+  return moves("dispatch indices", "expert_index", {a.slots, a.shares, a.row, a.share, a.place});
 }
 
 Cost cost(const GatherRows& a) {
-  return moves("rows of experts", "gather_rows", {a.index, a.y, a.y});
+  return moves("gather rows", "gather_rows", {a.index, a.y, a.y});
 }
 
 Cost cost(const CombineRows& a) {
-  Cost c = moves("rows of experts", "combine_rows", {a.index, a.weights, a.add, a.y});
+  Cost c = moves("combine rows", "combine_rows", {a.index, a.weights, a.add, a.y});
   c.bytes += bytes_of_all({a.x});  // an expanded row is read once, for the token that sent it
   return c;
 }
@@ -169,8 +167,9 @@ Cost cost(const ExpertSwigluBwd& a) {
 
 Cost cost(const GroupedMatmul& a) {
   const std::int64_t P = a.a.shape[0], K = a.a.shape[1], N = a.gradient ? a.b.shape[1] : a.c.shape[1];
-  return multiplies("grouped_matmul", a.a, a.c, 2 * number(P) * number(K) * number(N),
-                    bytes_of_all({a.a, a.b, a.c}));
+  return multiplies("grouped matmul", "grouped matmul into f32", "grouped_matmul", a.a, a.c,
+                    2 * number(P) * number(K) * number(N),
+                    bytes_of_all({a.a, a.b, a.c, a.add ? a.c : Tensor{}}));
 }
 
 }  // namespace annulus

@@ -4,10 +4,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include "ops/backend.h"
 
 namespace annulus {
+
+/// What computes attention: cuda/README.md.
+enum class AttentionKernel : std::uint8_t { cudnn, hopper, own };
 
 struct CudaOptions {
   int rank = 0;        // in the world, for messages
@@ -18,6 +22,7 @@ struct CudaOptions {
   double stall_seconds = 1800;                      // a collective that takes longer ends the job
   const std::atomic<std::int64_t>* step = nullptr;  // the step under way, for messages; outlives the backend
   std::function<void(Exit)> abort;                  // ends the whole job; called from the watchdog's thread
+  std::optional<AttentionKernel> attention;         // this one or an error, to compare them; else the fastest
 };
 
 /// What this machine has and lacks. Never throws, never starts a context.

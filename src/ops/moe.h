@@ -96,15 +96,18 @@ struct ExpertSwigluBwd {
 /// One product an expert: rows [offsets[e], offsets[e+1]) belong to expert e. Products summed in f32. An
 /// expert without rows costs nothing (and adds nothing); rows before the first offset and from the last on
 /// are nobody's and stay as they are.
-///   rows x matrix:   c[rows of e] = a[rows of e] op(b[e])                  b (X, K, N), or (X, N, K) trans_b
-///   rows x rows:     c[e] += a[rows of e]^T b[rows of e]                   c (X, M, N) f32
+///   rows x matrix:   c[rows of e] = scale * a[rows of e] op(b[e])          b (X, K, N), or (X, N, K) trans_b
+///                    or, with `add`, what c holds is added                 rounded once
+///   rows x rows:     c[e] += scale * a[rows of e]^T b[rows of e]           c (X, M, N) f32
 struct GroupedMatmul {
   Tensor a;                               // (P, K) in T; rows x rows: (P, M)
   Tensor b;                               // see above   in T; rows x rows: (P, N)
-  Tensor c;                               // (P, N) out T; rows x rows: (X, M, N) += f32
+  Tensor c;                               // (P, N) out T, or += with `add`; rows x rows: (X, M, N) += f32
   std::span<const std::int64_t> offsets;  // X + 1, on the host, read before the call returns
   bool trans_b = false;
   bool gradient = false;  // rows x rows
+  bool add = false;       // rows x matrix: to what c holds
+  double scale = 1.0;
 };
 
 }  // namespace annulus

@@ -14,6 +14,7 @@ void for_each_product(const GroupedMatmul& a, F f) {
     const std::int64_t from = a.offsets[e], count = a.offsets[e + 1] - from;
     if (count == 0) continue;
     Matmul m;
+    m.scale = a.scale;
     m.a = a.a.rows(from, count);
     if (a.gradient) {
       m.b = a.b.rows(from, count);
@@ -22,6 +23,7 @@ void for_each_product(const GroupedMatmul& a, F f) {
     } else {
       m.b = matrix(a.b, e);
       m.c = a.c.rows(from, count);
+      if (a.add) m.add = m.c;
       m.trans_b = a.trans_b;
     }
     f(m);

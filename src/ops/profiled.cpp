@@ -216,25 +216,25 @@ class ProfiledBackend::TimedOps final : public Ops {
     timed("optimizer", l, [&] { ops_.adamw(l, a); });
   }
   void route_fwd(Lane l, const RouteFwd& a) override {
-    timed("routing", l, [&] { ops_.route_fwd(l, a); });
+    timed("router", l, [&] { ops_.route_fwd(l, a); });
   }
   void route_bwd(Lane l, const RouteBwd& a) override {
-    timed("routing", l, [&] { ops_.route_bwd(l, a); });
+    timed("router", l, [&] { ops_.route_bwd(l, a); });
   }
   void route_count(Lane l, const RouteCount& a) override {
-    timed("routing", l, [&] { ops_.route_count(l, a); });
+    timed("dispatch indices", l, [&] { ops_.route_count(l, a); });
   }
   void dispatch_index(Lane l, const DispatchIndex& a) override {
-    timed("routing", l, [&] { ops_.dispatch_index(l, a); });
+    timed("dispatch indices", l, [&] { ops_.dispatch_index(l, a); });
   }
   void expert_index(Lane l, const ExpertIndex& a) override {
-    timed("routing", l, [&] { ops_.expert_index(l, a); });
+    timed("dispatch indices", l, [&] { ops_.expert_index(l, a); });
   }
   void gather_rows(Lane l, const GatherRows& a) override {
-    timed("rows of experts", l, [&] { ops_.gather_rows(l, a); });
+    timed("gather rows", l, [&] { ops_.gather_rows(l, a); });
   }
   void combine_rows(Lane l, const CombineRows& a) override {
-    timed("rows of experts", l, [&] { ops_.combine_rows(l, a); });
+    timed("combine rows", l, [&] { ops_.combine_rows(l, a); });
   }
   void expert_swiglu_bwd(Lane l, const ExpertSwigluBwd& a) override {
     timed("swiglu", l, [&] { ops_.expert_swiglu_bwd(l, a); });

@@ -127,18 +127,17 @@ std::vector<ExpertTile> cut_tiles(const ExpertShape& s, const ExpertBuffers& b, 
   return tiles;
 }
 
-std::vector<ExpertTile> full_tiles(const ExpertShape& s, const ExpertBuffers& b, std::int64_t tokens) {
+std::vector<ExpertTile> even_tiles(const ExpertShape& s, const ExpertBuffers& b, std::int64_t tokens) {
   std::vector<ExpertTile> tiles;
   for (std::int64_t from = 0; from < tokens; from += b.tokens) {
     ExpertTile& t = tiles.emplace_back();
     t.from = from;
     t.tokens = std::min(b.tokens, tokens - from);
-    const auto part = [&](std::int64_t rows, std::int64_t of) { return rows * t.tokens / b.tokens / of; };
-    t.sends.assign(static_cast<std::size_t>(s.ranks), part(b.sent, s.ranks));
-    t.receives.assign(static_cast<std::size_t>(s.ranks), part(b.received, s.ranks));
-    t.sent = s.ranks * t.sends[0];
-    t.received = s.ranks * t.receives[0];
-    for (std::int64_t e = 0; e <= s.here(); ++e) t.offsets.push_back(e * part(b.expanded, s.here()));
+    const auto rows = static_cast<std::int64_t>(share_of_tokens(s) * static_cast<double>(t.tokens));
+    t.sends.assign(static_cast<std::size_t>(s.ranks), rows);
+    t.receives = t.sends;
+    t.sent = t.received = s.ranks * rows;
+    for (std::int64_t e = 0; e <= s.here(); ++e) t.offsets.push_back(e * (s.ranks * s.K * t.tokens / s.E));
   }
   return tiles;
 }

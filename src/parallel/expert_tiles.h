@@ -44,7 +44,7 @@ struct ExpertTile {
 /// ranks) rows. All ranks cut the same tiles from it.
 std::vector<ExpertTile> cut_tiles(const ExpertShape&, const ExpertBuffers&, std::int64_t tokens,
                                   std::span<const std::int64_t> counts);
-/// Full buffers in every tile: what is planned for when nothing is routed.
-std::vector<ExpertTile> full_tiles(const ExpertShape&, const ExpertBuffers&, std::int64_t tokens);
+/// As if every expert were as likely: what a plan walks, where nothing is routed.
+std::vector<ExpertTile> even_tiles(const ExpertShape&, const ExpertBuffers&, std::int64_t tokens);
 
 }  // namespace annulus

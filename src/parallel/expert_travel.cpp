@@ -60,7 +60,7 @@ std::vector<ExpertTile> ExpertGroup::tiles(const Tensor& ids) {
     queue.copy(Lane::compute, counts, read_back_);
     queue.sync(queue.mark(Lane::compute));
   }
-  if (!backend_.pinned().real()) return full_tiles(shape_, b, N);
+  if (!backend_.pinned().real()) return even_tiles(shape_, b, N);
   const std::span<const std::int64_t> mine(read_back_.as<std::int64_t>(),
                                            static_cast<std::size_t>(read_back_.size()));
   return cut_tiles(shape_, b, N, group_.all_gather(mine));

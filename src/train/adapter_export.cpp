@@ -6,6 +6,9 @@
 #include <vector>
 #include "core/bf16.h"
 #include "io/adapter.h"
+#include "io/elements.h"
+#include "io/expert_adapters.h"
+#include "io/expert_names.h"
 #include "io/hf_export.h"
 #include "io/import_facts.h"
 #include "train/adapters.h"
@@ -25,18 +28,21 @@ std::string fact(const H5Reader& reader, const char* name) {
 /// The weights of a base with the adapters on it, range by range.
 class Merged {
  public:
-  Merged(WeightSource& base, WeightSource& adapters, double scale)
-      : base_(base), adapters_(adapters), scale_(static_cast<float>(scale)) {
+  Merged(WeightSource& base, WeightSource& adapters, const LoraConfig& lora)
+      : base_(base), adapters_(adapters), lora_(lora) {
     for (const StoredTensor& t : adapters.tensors()) shapes_[t.name] = t.shape;
   }
 
   void read(const std::string& name, std::int64_t from, std::int64_t count, const Tensor& to) {
-    const std::string adapter = adapter_name(name);
+    const std::string adapter = adapter_name(lora_, name);
     const auto a = shapes_.find(adapter + ".lora_A.weight");
     if (a == shapes_.end()) return base_.read(name, from, count, to);
-    const std::int64_t rank = a->second[0], columns = a->second[1];
+    const std::vector<std::int64_t>& b_shape = shapes_.at(adapter + ".lora_B.weight");
+    // Rows of all experts one after another; of a plain matrix as of a single expert.
+    const std::int64_t rows = b_shape[b_shape.size() - 2];
+    const std::int64_t rank = lora_.rank, columns = a->second.back();
     if (held_ != adapter) {
-      a_ = values(adapters_, a->first, 0, rank * columns);
+      a_ = values(adapters_, a->first, 0, shape_size(a->second));
       held_ = adapter;
     }
     std::vector<float> w = values(base_, name, from, count);
@@ -47,16 +53,17 @@ class Merged {
     std::vector<float> delta(static_cast<std::size_t>(columns));
     for (std::int64_t row = first; row < last; ++row) {
       std::fill(delta.begin(), delta.end(), 0.f);
+      const float* of_expert = a_.data() + row / rows * rank * columns;
       for (std::int64_t k = 0; k < rank; ++k) {
         const float weight = b[static_cast<std::size_t>((row - first) * rank + k)];
-        const float* a_row = a_.data() + k * columns;
+        const float* a_row = of_expert + k * columns;
         for (std::int64_t c = 0; c < columns; ++c) delta[static_cast<std::size_t>(c)] += weight * a_row[c];
       }
       const std::int64_t begin = std::max(from, row * columns),
                          end = std::min(from + count, (row + 1) * columns);
       for (std::int64_t at = begin; at < end; ++at)
         w[static_cast<std::size_t>(at - from)] +=
-            scale_ * delta[static_cast<std::size_t>(at - row * columns)];
+            static_cast<float>(lora_.scale()) * delta[static_cast<std::size_t>(at - row * columns)];
     }
     if (to.dtype == DType::f32)
       std::copy(w.begin(), w.end(), to.as<float>());
@@ -74,7 +81,7 @@ class Merged {
 
   WeightSource& base_;
   WeightSource& adapters_;
-  float scale_;
+  const LoraConfig& lora_;
   std::map<std::string, std::vector<std::int64_t>> shapes_;
   std::string held_;  // whose A is in a_
   std::vector<float> a_;
@@ -99,9 +106,20 @@ void export_adapters(Comm& world, const std::string& h5_path, const std::string&
                         .config_name = kAdapterConfig,
                         .weights_name = "adapter_model"};
   request.shard_bytes = std::numeric_limits<std::int64_t>::max();  // PEFT reads one file
+  std::map<std::string, Shape> stacks;
+  for (StoredTensor& t : request.tensors) {
+    if (t.shape.size() == 3) stacks[t.name] = t.shape;
+    t.shape = matrix_shape(t.name, t.shape);
+  }
   export_hf(world, request,
             [&](const std::string& name, std::int64_t from, std::int64_t count, const Tensor& to) {
-              adapters->read(name, from, count, to);
+              const ReadElements read = [&](std::int64_t at, std::int64_t n, const Tensor& into) {
+                adapters->read(name, at, n, into);
+              };
+              if (stacks.contains(name) && name.ends_with(".lora_B.weight"))
+                matrix_from_stack(stacks.at(name), read, from, count, to);
+              else
+                read(from, count, to);
               beat();
             });
 }
@@ -121,14 +139,20 @@ void export_merged(Comm& world, const std::string& h5_path, const std::string& b
   check_source(*weights, make_units(model), model, path);
   check_adapters(*adapters, model, lora, h5_path);
   check_base(reader->facts(), h5_path, base_fingerprint(world, *weights, model), path);
-  const ExportRequest request{.folder = folder,
-                              .source_folder = files_of(world, path),
-                              .config_json = adapters->config_json(),
-                              .tensors = weights->tensors()};
-  Merged merged(*weights, *adapters, lora.scale());
+  ExportRequest request{.folder = folder,
+                        .source_folder = files_of(world, path),
+                        .config_json = adapters->config_json(),
+                        .tensors = {}};
+  std::map<std::string, SplitTensor> places;
+  for (SplitTensor& t : split_experts(weights->tensors())) {
+    request.tensors.push_back(t.tensor);
+    places.emplace(t.tensor.name, t);
+  }
+  Merged merged(*weights, *adapters, lora);
   export_hf(world, request,
             [&](const std::string& name, std::int64_t from, std::int64_t count, const Tensor& to) {
-              merged.read(name, from, count, to);
+              const SplitTensor& place = places.at(name);
+              merged.read(place.from, place.at + from, count, to);
               beat();
             });
 }

@@ -24,9 +24,13 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 /// run.lora is that of the file, or nothing was given and it becomes so.
-void settle(const LoraConfig& file, const std::string& path, RunConfig& run) {
+void settle(const LoraConfig& file, const ModelConfig& model, const std::string& path, RunConfig& run) {
+  for (const Target t : file.targets)
+    if (!has_target(model, t))
+      input_error(path + " holds adapters of " + name_of(t) +
+                  ", which no layer of the model of model.path has; the adapters must be of that model");
   if (run.lora.rank > 0) {
-    const LoraConfig asked = lora_config(run.lora);
+    const LoraConfig asked = lora_config(run.lora, model);
     const auto same = [&](const char* key, const std::string& mine, const std::string& theirs) {
       if (mine != theirs)
         usage_error(std::string("lora.") + key + " is " + mine + ", and the adapters of " + path + " have " +
@@ -59,15 +63,15 @@ std::int64_t parameters_of(const std::vector<Unit>& units) {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> open_start(RunConfig& run) {
+std::unique_ptr<WeightSource> open_start(const ModelConfig& model, RunConfig& run) {
   const std::string& path = run.checkpoint.resume;
   if (!is_adapter_folder(path)) return nullptr;
   std::unique_ptr<WeightSource> adapters = open_adapter(path);
-  settle(adapter_of(adapters->config_json(), adapters->tensors(), path), path, run);
+  settle(adapter_of(adapters->config_json(), adapters->tensors(), path), model, path, run);
   return adapters;
 }
 
-void settle_lora(const H5Reader& reader, const std::string& path, RunConfig& run) {
+void settle_lora(const H5Reader& reader, const ModelConfig& model, const std::string& path, RunConfig& run) {
   const auto found = reader.facts().find(kAdapterFact);
   if (found == reader.facts().end()) {
     if (run.lora.rank > 0)
@@ -79,7 +83,7 @@ void settle_lora(const H5Reader& reader, const std::string& path, RunConfig& run
   const std::string group = "/model/";
   for (const DatasetSpec& d : reader.datasets())
     if (d.dataset.starts_with(group)) tensors.push_back({d.dataset.substr(group.size()), d.shape, "F32"});
-  settle(adapter_of(found->second, tensors, path), path, run);
+  settle(adapter_of(found->second, tensors, path), model, path, run);
 }
 
 void check_adapters(const WeightSource& source, const ModelConfig& model, const LoraConfig& lora,
@@ -145,19 +149,21 @@ void check_base(const std::map<std::string, std::string>& facts, const std::stri
               "; give model.path the model that they belong to");
 }
 
-std::map<std::string, std::string> adapter_facts(const RunConfig& run, const std::string& base_print) {
+std::map<std::string, std::string> adapter_facts(const RunConfig& run, const ModelConfig& model,
+                                                 const std::string& base_print) {
   const std::string base = fs::absolute(run.model.path).lexically_normal();
-  return {{kAdapterFact, adapter_json(lora_config(run.lora), base)},
+  return {{kAdapterFact, adapter_json(lora_config(run.lora, model), model, base)},
           {kBaseFact, base},
           {kBasePrintFact, base_print}};
 }
 
 std::string describe_adapters(const ModelConfig& model, const LoraConfig& lora) {
   const std::vector<Unit> adapters = adapter_units(model, lora);
-  std::size_t tensors = 0;
-  for (const Unit& unit : adapters) tensors += unit.parameters.size();
+  std::int64_t matrices = 0;  // an A and a B each; of a stack as many as there are experts
+  for (const Unit& unit : adapters)
+    for (const Parameter& p : unit.parameters) matrices += p.shape.size() == 3 ? p.shape[0] : 1;
   const std::int64_t trained = parameters_of(adapters);
-  return "LoRA of " + describe(lora) + ": " + std::to_string(tensors / 2) + " matrices adapted, " +
+  return "LoRA of " + describe(lora) + ": " + std::to_string(matrices / 2) + " matrices adapted, " +
          std::to_string(trained) + " of " + std::to_string(trained + parameters_of(make_units(model))) +
          " parameters trained";
 }

@@ -20,10 +20,10 @@ inline constexpr const char* kBasePrintFact = "base_fingerprint";
 
 /// The adapter folder that checkpoint.resume names, or null. Settles run.lora by it: what is not given comes
 /// from the folder, what differs is a usage error that names the key.
-std::unique_ptr<WeightSource> open_start(RunConfig&);
+std::unique_ptr<WeightSource> open_start(const ModelConfig&, RunConfig&);
 /// The same for a checkpoint: run.lora becomes that of its adapters. Usage error when it holds all weights
 /// and the run has adapters.
-void settle_lora(const H5Reader&, const std::string& path, RunConfig&);
+void settle_lora(const H5Reader&, const ModelConfig&, const std::string& path, RunConfig&);
 /// Input error unless the source holds every adapter of the units in its shape, and nothing else.
 void check_adapters(const WeightSource&, const ModelConfig&, const LoraConfig&, const std::string& path);
 
@@ -35,7 +35,8 @@ std::string base_fingerprint(Comm& world, const ModelSource&, const RunConfig&);
 void check_base(const std::map<std::string, std::string>& facts, const std::string& path,
                 const std::string& base_print, const std::string& base_path);
 
-std::map<std::string, std::string> adapter_facts(const RunConfig&, const std::string& base_print);
+std::map<std::string, std::string> adapter_facts(const RunConfig&, const ModelConfig&,
+                                                 const std::string& base_print);
 
 /// "LoRA of rank 16, scale 2, on q_proj, v_proj: 72 matrices adapted, 3833856 of 8194569216 parameters
 /// trained".

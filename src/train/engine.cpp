@@ -47,15 +47,6 @@ void check_experts(const ModelConfig& model, const Grid& grid) {
                 std::to_string(model.E) + " experts; give one of their divisors");
 }
 
-/// A sparse layer has no gate, up and down projection: experts are matrices of three dimensions.
-void check_adapters_of_experts(const ModelConfig& model, const LoraConfig& lora) {
-  if (model.E == 0) return;
-  for (const Target t : {Target::gate, Target::up, Target::down})
-    if (lora.adapts(t))
-      usage_error(std::string("lora.targets has ") + name_of(t) +
-                  ", and experts take no adapters in this build; give q_proj, k_proj, v_proj, o_proj");
-}
-
 /// `elements`: of the widest temporary of a tile.
 std::int64_t tile(std::int64_t asked, std::int64_t elements, std::int64_t columns, std::int64_t least) {
   if (asked > 0) return asked;
@@ -88,8 +79,7 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   check_experts(model, grid);
   EngineSpec s{.model = model, .run = run, .grid = grid, .options = {}, .state = {}};
   s.options.compute = compute;
-  s.options.lora = lora_config(run.lora);
-  check_adapters_of_experts(model, s.options.lora);
+  s.options.lora = lora_config(run.lora, model);
   s.options.keep_attention = run.memory.keep_attention != "false";
   s.options.recompute = run.memory.recompute == "layer";
   // Large enough that the weight gradients, which each tile reads and writes once, cost little beside it.
@@ -97,7 +87,7 @@ EngineSpec make_spec(const ModelConfig& model, const RunConfig& run, const Grid&
   s.options.mlp_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 28 : 26), 2 * model.F, 1024);
   s.options.loss_tile = tile(run.memory.loss_tile, std::int64_t{1} << (device ? 29 : 26), model.V, 128);
   // The rows of a tile: expanded twice, and the products of gate, up and down.
-  s.options.expert_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 29 : 26),
+  s.options.expert_tile = tile(run.memory.mlp_tile, std::int64_t{1} << (device ? 30 : 26),
                                model.K * (2 * model.C + 3 * model.Fe), 256);
   s.options.imbalance = run.moe.imbalance;
   // A frozen router learns nothing from the auxiliary loss: it is off unless asked for.

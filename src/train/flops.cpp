@@ -18,12 +18,15 @@ double visible_pairs(const RowShape& row, std::int64_t window) {
 
 namespace {
 
-/// Elements of a layer's A and B.
-std::int64_t adapter_size(const ModelConfig& c, const LoraConfig& lora) {
+/// Elements of A and B of a layer that a token meets: of experts those of K.
+std::int64_t adapter_size(const ModelConfig& c, const LoraConfig& lora, std::int64_t layer) {
   const std::int64_t q = c.H * c.D, k = c.G * c.D;
-  const std::int64_t ends[] = {c.C + q, c.C + k, c.C + k, q + c.C, c.C + c.F, c.C + c.F, c.F + c.C};
+  const std::int64_t ends[] = {c.C + q,           c.C + k,   c.C + k,   q + c.C,
+                               c.C + c.F,         c.C + c.F, c.F + c.C, c.K * (c.C + 2 * c.Fe),
+                               c.K * (c.Fe + c.C)};
   std::int64_t n = 0;
-  for (const Target t : lora.targets) n += lora.rank * ends[static_cast<int>(t)];
+  for (const Target t : lora.targets)
+    if (has_target(c, layer, t)) n += lora.rank * ends[static_cast<int>(t)];
   return n;
 }
 
@@ -35,9 +38,10 @@ double model_flops(const ModelConfig& c, const LoraConfig& lora, const RowShape&
   const double attention = d(c.C) * d((c.H + 2 * c.G) * c.D) + d(c.H * c.D) * d(c.C);
   const double dense = 3 * d(c.C) * d(c.F), sparse = d(c.C) * d(c.E) + d(c.K) * 3 * d(c.C) * d(c.Fe);
   double matrices = 2 * tokens * d(c.C) * d(c.V);
-  double others = 2 * tokens * d(c.L) * d(adapter_size(c, lora));
+  double others = 0;
   for (std::int64_t l = 0; l < c.L; ++l) {
     matrices += 2 * tokens * (attention + (c.has_experts(l) ? sparse : dense));
+    others += 2 * tokens * d(adapter_size(c, lora, l));
     others +=
         4 * d(c.H * c.D) * visible_pairs(row, c.windows.empty() ? 0 : c.windows[static_cast<std::size_t>(l)]);
   }

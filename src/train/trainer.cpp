@@ -39,11 +39,11 @@ void Trainer::open() {
   const Watchdog::Phase phase(watchdog_, "load", 0);
   behind_ = std::make_unique<BackgroundSave>(backend_);
   check_fault_spec(run_.debug.fail);
-  start_ = open_start(run_);
   model_ = open_model(run_);
+  start_ = open_start(model_.config, run_);
   if (const std::string warning = check_positions(model_.config, run_); !warning.empty())
     folder_.say(warning);
-  const LoraConfig lora = lora_config(run_.lora);
+  const LoraConfig lora = lora_config(run_.lora, model_.config);
   model_print_ = model_fingerprint(model_.config, make_units(model_.config, lora));
   base_print_ = base_fingerprint(world_, model_, run_);
   if (start_) check_adapters(*start_, model_.config, lora, run_.checkpoint.resume);
@@ -114,11 +114,14 @@ void Trainer::open_data(const H5Reader* from, const std::string& from_path) {
       run_.data, model_.config.V);
   if (data_->rows() == 0) input_error("data.train holds no row: its documents are empty");
   data_print_ = data_fingerprint(world_, data_->file());
-  if (!run_.data.eval.empty())
+  folder_.say(data_->describe());
+  if (!run_.data.eval.empty()) {
     eval_data_ = std::make_unique<Dataset>(
         world_,
         token_file_of(world_, run_.data.eval, run_, model_.config, folder_.path("tokens-eval.h5"), false),
         run_.data, model_.config.V);
+    folder_.say(eval_data_->describe());
+  }
   progress_.rows_per_step = run_.train.rows > 0 ? run_.train.rows : grid_.data;
   if (from != nullptr) progress_ = progress_of(*from, from_path);
   plan_ = std::make_unique<StepPlan>(data_->rows(), progress_.rows_per_step, run_.data, run_.train);
@@ -136,7 +139,7 @@ void Trainer::fill_weights(H5Reader* from, const std::string& from_path) {
 }
 
 std::map<std::string, std::string> Trainer::weight_facts() const {
-  if (run_.lora.rank > 0) return adapter_facts(run_, base_print_);
+  if (run_.lora.rank > 0) return adapter_facts(run_, model_.config, base_print_);
   return source_facts(model_, run_.model.path, engine_->state().units());
 }
 

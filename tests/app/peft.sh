@@ -19,10 +19,10 @@ eval_loss() {  # FLAGS...: the loss that eval prints, all documents of the data
   on 2 eval "$work/run.ini" --data.eval "$data" --data.packing bfd --data.sequence 509 "$@" 2>&1 | sed -n 's/^eval loss \([0-9.]*\).*/\1/p'
 }
 # shellcheck disable=SC2086
-echo "trained_run $(eval_loss $lora)" >"$work/losses"
-echo "trained_folder $(eval_loss --checkpoint.resume "$work/exported")" >>"$work/losses"
-echo "trained_merged $(eval_loss --checkpoint.resume none --model.path "$work/merged")" >>"$work/losses"
+echo "trained_run run/adapter $(eval_loss $lora)" >"$work/losses"
+echo "trained_folder run/adapter $(eval_loss --checkpoint.resume "$work/exported")" >>"$work/losses"
+echo "trained_merged merged $(eval_loss --checkpoint.resume none --model.path "$work/merged")" >>"$work/losses"
 "$python" "$SOURCE/tests/app/peft_side.py" make "$model" "$work/theirs" || bad "PEFT made no adapter"
-echo "theirs_folder $(eval_loss --checkpoint.resume "$work/theirs")" >>"$work/losses"
+echo "theirs_folder theirs $(eval_loss --checkpoint.resume "$work/theirs")" >>"$work/losses"
 "$python" "$SOURCE/tests/app/peft_side.py" check "$model" "$data" "$work" || bad "PEFT sees something else"
 finish

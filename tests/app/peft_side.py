@@ -1,5 +1,6 @@
-"""make MODEL OUT: an adapter of PEFT's own. check MODEL DATA WORK: what PEFT computes with the adapters in WORK,
-against the losses that Annulus printed (WORK/losses)."""
+"""make MODEL OUT [PARAMETER ...]: an adapter of PEFT's own, on three projections, or two and the parameters.
+check MODEL DATA WORK: what PEFT computes with what lies in WORK, against the losses that Annulus printed: a line
+"NAME FOLDER LOSS" of WORK/losses each."""
 import json
 import pathlib
 import sys
@@ -14,16 +15,23 @@ torch.set_num_threads(1)
 
 
 def load(path):
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    if model.config.model_type == "qwen3_moe":
+        model.set_experts_implementation("eager")  # the grouped one asks for rows of 16 bytes
+    return model
 
 
-def make(model, out):
+def make(model, out, parameters):
     torch.manual_seed(5)
-    config = LoraConfig(r=2, lora_alpha=3, target_modules=["k_proj", "o_proj", "up_proj"], use_rslora=True, task_type="CAUSAL_LM")
+    modules = ["k_proj", "o_proj"] if parameters else ["k_proj", "o_proj", "up_proj"]
+    config = LoraConfig(
+        r=2, lora_alpha=3, target_modules=modules, target_parameters=parameters or None, use_rslora=True,
+        task_type="CAUSAL_LM",
+    )
     adapted = get_peft_model(load(model), config)
     for name, p in adapted.named_parameters():
         if "lora_B" in name:
-            p.data.normal_(0, 0.2)
+            p.data.normal_(0, 0.5 if parameters else 0.2)
     adapted.save_pretrained(out)
 
 
@@ -39,19 +47,22 @@ def loss_of(model, rows):
     return nll / targets
 
 
+def open_folder(model, folder):
+    if (folder / "adapter_config.json").exists():
+        return PeftModel.from_pretrained(load(model), folder)
+    return load(folder)
+
+
 def check(model, data, work):
     rows = [json.loads(line) for line in open(data)]
-    ours = {k: float(v) for k, v in (line.split() for line in open(work / "losses"))}
-    trained = PeftModel.from_pretrained(load(model), work / "run" / "adapter")
-    theirs = PeftModel.from_pretrained(load(model), work / "theirs")
     base = loss_of(load(model), rows)
-    want = {"trained_run": loss_of(trained, rows), "theirs_folder": loss_of(theirs, rows)}
-    want["trained_folder"] = want["trained_run"]
-    want["trained_merged"] = loss_of(load(work / "merged"), rows)
-    for name, loss in want.items():
-        print(f"{name}: {ours[name]} here, {loss:.6f} there, {base:.6f} without adapters")
-        assert abs(ours[name] - loss) < 1e-5, name  # six decimals are printed
+    for line in open(work / "losses"):
+        name, folder, ours = line.split()
+        loss = loss_of(open_folder(model, work / folder), rows)
+        print(f"{name}: {ours} here, {loss:.6f} there, {base:.6f} without adapters")
+        assert abs(float(ours) - loss) < 1e-5, name  # six decimals are printed
         assert abs(loss - base) > 1e-2, name
+    trained = PeftModel.from_pretrained(load(model), work / "run" / "adapter")
     # Ours are rounded once, from f32, to the stored bf16; theirs are f32.
     merged, whole = load(work / "merged").state_dict(), trained.merge_and_unload().state_dict()
     assert merged.keys() == whole.keys()
@@ -61,6 +72,6 @@ def check(model, data, work):
 
 
 if sys.argv[1] == "make":
-    make(sys.argv[2], sys.argv[3])
+    make(sys.argv[2], sys.argv[3], sys.argv[4:])
 else:
     check(sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4]))

@@ -17,10 +17,10 @@ printf '%s' "{% for message in messages %}{{'<|im_start|>' + message['role'] + '
 expect 3 'conversations.jsonl line [0-9]+ .*data.chat=chatml has no words for' 2 tokenize "$in" "$work/a.h5" --model.path "$work/folder"
 
 # The same documents whatever the order of the arguments, the compression and the number of ranks.
-expect 0 'a.h5: 41 documents, .* of them targets; [0-9]+ documents without a target' 1 tokenize --data.chat qwen3 "$in" --model.path="$work/folder" "$work/a.h5"
+expect 0 'a.h5: 67 documents, .* of them targets; [0-9]+ documents without a target' 1 tokenize --data.chat qwen3 "$in" --model.path="$work/folder" "$work/a.h5"
 head -n 20 "$in" | gzip >"$work/first.jsonl.gz"
 tail -n +21 "$in" >"$work/rest.jsonl"
-expect 0 'b.h5: 41 documents' 3 tokenize "$work/first.jsonl.gz" --model.path "$work/folder" "$work/rest.jsonl" --data.chat qwen3 "$work/b.h5"
+expect 0 'b.h5: 67 documents' 3 tokenize "$work/first.jsonl.gz" --model.path "$work/folder" "$work/rest.jsonl" --data.chat qwen3 "$work/b.h5"
 for file in a b; do
   "$ANNULUS" inspect "$work/$file.h5" | grep -vE '^(files|file_count|file_bytes):' >"$work/$file.facts"
 done

@@ -69,7 +69,8 @@ BOOST_AUTO_TEST_CASE(on_hopper_our_kernels_lead_forward_and_go_where_cudnn_canno
   BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::cudnn));
   BOOST_TEST((choose(block(1024, 1024, Cover::partial), t) == Engine::hopper));
   t.backward = true;
-  BOOST_TEST((choose(block(1024, 1024, Cover::partial), t) == Engine::own));
+  BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::cudnn));
+  BOOST_TEST((choose(block(1024, 1024, Cover::partial), t) == Engine::hopper));
   t.D = 128;
   BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::cudnn));
   BOOST_TEST((choose(block(1024, 1024, Cover::partial), t) == Engine::hopper));
@@ -77,6 +78,21 @@ BOOST_AUTO_TEST_CASE(on_hopper_our_kernels_lead_forward_and_go_where_cudnn_canno
   BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::hopper));
   t.aligned = false;
   BOOST_TEST((choose(block(1024, 1024, Cover::causal), t) == Engine::own));
+}
+
+BOOST_AUTO_TEST_CASE(an_engine_asked_for_is_taken_or_refused) {
+  AttentionTraits t = traits();
+  t.hopper = true;
+  const AttentionBlock whole = block(1024, 1024, Cover::causal), part = block(1024, 1024, Cover::partial);
+  for (const Engine e : {Engine::cudnn, Engine::hopper, Engine::own}) {
+    t.only = e;
+    BOOST_TEST((choose(whole, t) == e));
+  }
+  BOOST_TEST((choose(part, t) == Engine::own));
+  t.only = Engine::cudnn;
+  BOOST_CHECK_THROW(choose(part, t), Error);
+  t.only = Engine::hopper, t.hopper = false;
+  BOOST_CHECK_THROW(choose(whole, t), Error);
 }
 
 BOOST_AUTO_TEST_CASE(offsets_stay_below_32_bits) {

@@ -74,6 +74,16 @@ LocalRow whole_row(Dataset& d, std::int64_t row) {
 
 BOOST_AUTO_TEST_SUITE(data)
 
+BOOST_AUTO_TEST_CASE(a_data_set_says_what_is_in_it) {
+  Tokens tokens({5, 2, 3, 1});
+  BOOST_TEST(tokens.open(4, "bfd").describe() ==
+             tokens.path() +
+                 ": 4 documents, 11 tokens; packing (bfd) fills 83.3 % of 3 rows; 1 tokens do not fit "
+                 "and are dropped");
+  BOOST_TEST(tokens.open(11, "wrapped").describe() ==
+             tokens.path() + ": 4 documents, 11 tokens; packing (wrapped) fills 100.0 % of 1 rows");
+}
+
 BOOST_AUTO_TEST_CASE(targets_cross_the_edges_of_zigzag_shards) {
   Tokens t({8});
   Dataset d = t.open(8, "bfd");

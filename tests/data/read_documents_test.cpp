@@ -364,7 +364,7 @@ void check_world() {
   IdleQueue q;
   const auto world = annulus::test::session().world(q);
   std::mt19937_64 random(17);
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < 40; ++round) {
     std::string name;
     Paths files;
     const TempFolder f;  // rank 0's is used
@@ -385,7 +385,9 @@ void check_world() {
       const bool rows = random() % 4 != 0;
       for (std::uint64_t n = 1 + random() % 12; n > 0; --n) {
         const std::string word(random() % 40, static_cast<char>('a' + random() % 26));
-        text += !rows ? word + "!" : random() % 12 == 0 ? "broken\n" : "{\"text\": \"" + word + "\"}\r\n";
+        text += !rows                ? word + (random() % 3 == 0 ? "!" : "\n")
+                : random() % 12 == 0 ? "broken\n"
+                                     : "{\"text\": \"" + word + "\"}\r\n";
       }
       const bool packed = random() % 3 == 0;
       const std::string file = std::to_string(k) + (rows ? ".jsonl" : ".txt") + (packed ? ".zst" : "");

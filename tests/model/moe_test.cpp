@@ -30,6 +30,16 @@ RigOptions options_of(std::int64_t E = 12, std::int64_t K = 3) {
   return o;
 }
 
+/// Experts frozen, with adapters on them, on a dense layer's projections and on the attention.
+RigOptions adapted() {
+  RigOptions o = options_of();
+  o.model.lora = {
+      .rank = 5,
+      .alpha = 7,
+      .targets = {Target::q, Target::o, Target::up, Target::experts_gate_up, Target::experts_down}};
+  return o;
+}
+
 void check_close(const Outcome& got, const Outcome& want) {
   BOOST_TEST(std::abs(got.totals.nll - want.totals.nll) <= 1e-6 * want.totals.nll);
   BOOST_TEST(std::abs(got.totals.router.aux - want.totals.router.aux) <= 1e-6 * want.totals.router.aux);
@@ -39,7 +49,7 @@ void check_close(const Outcome& got, const Outcome& want) {
 }
 
 /// Rows on one rank, then on all in every layout that `context` and `expert` give.
-void compare_layouts() {
+void compare_layouts(const RigOptions& given) {
   Backend* const backend = &tested();
   const auto world = session().world(backend->queue());
   constexpr int kRows = 4;
@@ -48,7 +58,7 @@ void compare_layouts() {
     rows.push_back(i == 3 ? make_row(kTinySequence, {5}, 101, 30)
                           : make_row(kTinySequence, kTinyDocuments, 101, static_cast<std::uint64_t>(31 + i)));
   const auto alone_backend = make_cpu_backend(1);
-  Rig one(*alone_backend, make_self_comm(alone_backend->queue()), options_of());
+  Rig one(*alone_backend, make_self_comm(alone_backend->queue()), given);
   double nll = 0, aux = 0;
   for (const WholeRow& row : rows) {
     const RowTotals t = one.train(row, kTinyScale, kTinyAux);
@@ -60,7 +70,7 @@ void compare_layouts() {
     for (int expert = 1; expert <= world->size(); ++expert)
       for (const int per_member : {1, 3}) {
         if (world->size() % context != 0 || world->size() % expert != 0) continue;
-        RigOptions options = options_of();
+        RigOptions options = given;
         options.context = context;
         options.expert = expert;
         options.per_member = per_member;
@@ -163,6 +173,54 @@ BOOST_AUTO_TEST_CASE(memory_options_change_no_bit_with_experts) {
         }
 }
 
+BOOST_AUTO_TEST_CASE(units_of_experts_adapters_are_the_last) {
+  const RigOptions options = adapted();
+  const ModelConfig& c = options.config;
+  const LoraConfig& lora = options.model.lora;
+  const std::vector<Unit> units = make_units(c, lora);
+  BOOST_TEST(units.size() == std::size_t(base_units(c) + c.L + 2));
+  BOOST_TEST((expert_units(c, lora, 2) == std::vector{experts_unit(c, 2), base_units(c) + int(c.L) + 1}));
+  const Unit& last = units.back();
+  BOOST_TEST((last.owners == Owners::experts && is_trained(last)));
+  const std::string name = "base_model.model.model.layers.2.mlp.experts.";
+  BOOST_TEST(last.parameters[0].name == name + "base_layer.lora_A.weight");
+  BOOST_TEST((last.parameters[0].shape == std::vector<std::int64_t>{12, 5, 37}));
+  BOOST_TEST((last.parameters[1].shape == std::vector<std::int64_t>{12, 34, 5}));
+  BOOST_TEST(last.parameters[2].name == name + "lora_A.weight");
+  BOOST_TEST((last.parameters[3].shape == std::vector<std::int64_t>{12, 37, 5}));
+  BOOST_TEST(last.parameters[0].init_bound == static_cast<float>(1 / std::sqrt(37.0)));
+  // A layer without adapters of its own has no unit for them: the dense one, when experts alone are adapted.
+  LoraConfig experts = lora;
+  experts.targets = {Target::experts_down};
+  BOOST_TEST(make_units(c, experts).size() == std::size_t(base_units(c) + 2));
+  BOOST_TEST((layer_units(c, experts, 1) == std::vector{layer_unit(1)}));
+  BOOST_TEST((expert_units(c, experts, 2) == std::vector{experts_unit(c, 2), base_units(c) + 1}));
+}
+
+BOOST_AUTO_TEST_CASE(memory_options_change_no_bit_with_adapters_of_experts) {
+  RigOptions options = adapted();
+  options.model.recompute = false;
+  const Outcome want = train_two_rows(options);
+  BOOST_TEST(want.gradients.size() == 2u * (3 * 2 + 1 + 2 * 2));
+  for (const auto& [name, g] : want.gradients)
+    BOOST_TEST(std::any_of(g.begin(), g.end(), [](float x) { return x != 0; }), name);
+  for (const bool recompute : {false, true})
+    for (const bool lean : {false, true})
+      for (const std::int64_t offload : {0, 3}) {
+        options.model.recompute = recompute;
+        options.model.lean_backward = lean;
+        options.model.offload_layers = offload;
+        const Outcome got = train_two_rows(options),
+                      planned = train_two_rows(options, plan_of_rows(options, 1));
+        BOOST_TEST_INFO("recompute " << recompute << " lean " << lean << " offload " << offload);
+        BOOST_TEST((same(got.totals, want.totals) && same(planned.totals, want.totals)));
+        BOOST_TEST((got.gradients == want.gradients));
+        BOOST_TEST((planned.gradients == want.gradients));
+      }
+  options.model.expert_tile = 7;
+  check_close(train_two_rows(options), want);
+}
+
 BOOST_AUTO_TEST_CASE(tiles_of_experts_change_sums_in_their_last_digits_alone) {
   for (const auto& [E, K] : {std::pair<std::int64_t, std::int64_t>{12, 3}, {5, 1}, {4, 4}}) {
     RigOptions options = options_of(E, K);
@@ -192,11 +250,12 @@ BOOST_AUTO_TEST_CASE(a_planned_arena_gives_what_a_loose_one_gives_with_experts) 
 BOOST_AUTO_TEST_CASE(lanes_of_experts_may_run_in_any_order, *boost::unit_test::label("slow")) {
   struct Spread {
     int ranks, context, expert;
+    bool with_adapters = false;
   };
-  for (const auto [ranks, context, expert] :
-       {Spread{1, 1, 1}, Spread{4, 1, 2}, Spread{4, 2, 4}, Spread{4, 4, 1}})
+  for (const auto [ranks, context, expert, with_adapters] :
+       {Spread{1, 1, 1}, Spread{4, 1, 2}, Spread{4, 2, 4}, Spread{4, 4, 1}, Spread{4, 2, 2, true}})
     for (const bool lean : {false, true}) {
-      RigOptions options = options_of();
+      RigOptions options = with_adapters ? adapted() : options_of();
       options.context = context;
       options.expert = expert;
       options.model.lean_backward = lean;
@@ -251,13 +310,16 @@ BOOST_AUTO_TEST_CASE(padding_is_not_routed) {
 }
 
 BOOST_AUTO_TEST_CASE(layouts_of_experts_agree_2, *boost::unit_test::label("ranks2")) {
-  compare_layouts();
+  compare_layouts(options_of());
+  compare_layouts(adapted());
 }
 BOOST_AUTO_TEST_CASE(layouts_of_experts_agree_3, *boost::unit_test::label("ranks3")) {
-  compare_layouts();
+  compare_layouts(options_of());
+  compare_layouts(adapted());
 }
 BOOST_AUTO_TEST_CASE(layouts_of_experts_agree_4, *boost::unit_test::label("ranks4")) {
-  compare_layouts();
+  compare_layouts(options_of());
+  compare_layouts(adapted());
 }
 BOOST_AUTO_TEST_CASE(a_changed_token_moves_what_sees_it_alone_through_experts) {
   perturb();

@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(adapters_follow_the_model_and_name_the_columns_they_add_to)
 
   LayerIndex at;
   const Unit unit = make_adapter_unit(c, lora, 1, at);
-  BOOST_TEST(units[static_cast<std::size_t>(adapter_unit(c, 1))].parameters[0].name ==
+  BOOST_TEST(units[static_cast<std::size_t>(adapter_unit(c, lora, 1))].parameters[0].name ==
              "base_model.model.model.layers.1.self_attn.k_proj.lora_A.weight");
   BOOST_TEST(unit.parameters.size() == 10u);
   std::vector<float> memory(static_cast<std::size_t>(unit.size));

@@ -50,6 +50,16 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {"very large scores", 4, 2, 64, 0, 97, 0, 97, Cover::causal, {}, 0, 1.0, 300.0},
       {"very negative scores", 4, 2, 64, 0, 97, 0, 97, Cover::causal, {}, 0, 1.0, -300.0},
       {"sharp softmax", 2, 1, 128, 0, 131, 0, 131, Cover::causal, {}, 0, 5.0},
+      // Heads of 128 and 64, which engines of their own compute on a GPU.
+      {"several tiles of 128", 2, 1, 128, 0, 261, 0, 261, Cover::causal, {}},
+      {"full, several tiles, no multiple of any", 2, 2, 128, 600, 167, 0, 331, Cover::full, {}},
+      {"one query of 64, many keys", 3, 1, 64, 130, 1, 0, 131, Cover::partial, {}},
+      {"some queries of 128 see no key", 2, 1, 128, 40, 150, 20, 130, Cover::partial, {35, 120}, 0},
+      {"some queries of 64 see no key", 2, 1, 64, 40, 150, 20, 130, Cover::partial, {35, 120}, 0},
+      {"no query of 128 sees a key", 2, 1, 128, 40, 20, 0, 20, Cover::partial, {40}, 0},
+      {"no query of 64 sees a key", 2, 1, 64, 40, 20, 0, 20, Cover::partial, {40}, 0},
+      {"very large scores, 128", 2, 1, 128, 0, 133, 0, 133, Cover::causal, {}, 0, 1.0, 300.0},
+      {"very negative scores, 128", 2, 1, 128, 0, 133, 0, 133, Cover::causal, {}, 0, 1.0, -300.0},
       {"smallest odd head", 3, 3, 1, 5, 9, 0, 14, Cover::partial, {}}};
   return cases;
 }

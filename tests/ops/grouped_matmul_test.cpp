@@ -37,28 +37,33 @@ struct Answer {
   }
 };
 
-/// Rows of nobody keep what is in `before`.
-Answer exact_rows(const Shape3& s, const Floats& a, const Floats& b, const Floats& before, bool trans_b) {
+constexpr double kScale = 7.0 / 3;
+
+/// Rows of nobody keep what is in `before`. `add`: the product is scaled, and added to it.
+Answer exact_rows(const Shape3& s, const Floats& a, const Floats& b, const Floats& before, bool trans_b,
+                  bool add) {
   Answer r{to_doubles(before), Doubles(before.size(), 0.0)};
   for (std::size_t e = 0; e < s.X; ++e)
     for (auto p = static_cast<std::size_t>(s.offsets[e]); p < static_cast<std::size_t>(s.offsets[e + 1]); ++p)
       for (std::size_t n = 0; n < s.N; ++n) {
-        r.c[p * s.N + n] = 0.0;
+        const std::size_t i = p * s.N + n;
+        r.c[i] = add ? double(before[i]) : 0.0;
+        r.magnitude[i] = std::abs(r.c[i]);
         for (std::size_t k = 0; k < s.K; ++k)
-          r.plus(p * s.N + n,
-                 double(a[p * s.K + k]) * b[trans_b ? (e * s.N + n) * s.K + k : (e * s.K + k) * s.N + n]);
+          r.plus(i, (add ? kScale : 1.0) * a[p * s.K + k] *
+                        b[trans_b ? (e * s.N + n) * s.K + k : (e * s.K + k) * s.N + n]);
       }
   return r;
 }
 
-Answer exact_gradient(const Shape3& s, const Floats& a, const Floats& b, const Floats& before) {
+Answer exact_gradient(const Shape3& s, const Floats& a, const Floats& b, const Floats& before, double scale) {
   Answer r{to_doubles(before), to_doubles(before)};
   for (double& v : r.magnitude) v = std::abs(v);
   for (std::size_t e = 0; e < s.X; ++e)
     for (auto p = static_cast<std::size_t>(s.offsets[e]); p < static_cast<std::size_t>(s.offsets[e + 1]); ++p)
       for (std::size_t k = 0; k < s.K; ++k)
         for (std::size_t n = 0; n < s.N; ++n)
-          r.plus((e * s.K + k) * s.N + n, double(a[p * s.K + k]) * b[p * s.N + n]);
+          r.plus((e * s.K + k) * s.N + n, scale * a[p * s.K + k] * b[p * s.N + n]);
   return r;
 }
 
@@ -69,20 +74,23 @@ BOOST_AUTO_TEST_SUITE(ops)
 BOOST_AUTO_TEST_CASE(grouped_matmul_of_rows_and_matrices) {
   for (const DType T : kTypes)
     for (const GroupedMatmulCase& c : grouped_matmul_cases())
-      for (const bool trans_b : {false, true}) {
+      for (const auto& [trans_b, add] :
+           {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
         const Shape3 s = shape_of(c);
         const auto P = static_cast<std::int64_t>(s.P), X = static_cast<std::int64_t>(s.X);
         const Floats a = random_values(T, 1, {P, c.K}), b = random_values(T, 2, {X, c.N, c.K}),
                      before = random_values(T, 3, {P, c.N});
-        const Answer want = exact_rows(s, a, b, before, trans_b);
+        const Answer want = exact_rows(s, a, b, before, trans_b, add);
         hold(c.why,
-             [&](Device& d) {
+             [&, trans = trans_b, adds = add](Device& d) {
                GroupedMatmul m;
                m.a = d.in("a", T, {P, c.K}, a);
-               m.b = trans_b ? d.in("b", T, {X, c.N, c.K}, b) : d.in("b", T, {X, c.K, c.N}, b);
+               m.b = trans ? d.in("b", T, {X, c.N, c.K}, b) : d.in("b", T, {X, c.K, c.N}, b);
                m.c = d.in("c", T, {P, c.N}, before);
                m.offsets = s.offsets;
-               m.trans_b = trans_b;
+               m.trans_b = trans;
+               m.add = adds;
+               m.scale = adds ? kScale : 1.0;
                d.ops().grouped_matmul(Lane::compute, m);
                return std::vector{m.c};
              },
@@ -93,11 +101,12 @@ BOOST_AUTO_TEST_CASE(grouped_matmul_of_rows_and_matrices) {
 BOOST_AUTO_TEST_CASE(grouped_matmul_adds_weight_gradients) {
   for (const DType T : kTypes)
     for (const GroupedMatmulCase& c : grouped_matmul_cases()) {
+      const double scale = c.K % 2 == 0 ? 1.0 : kScale;
       const Shape3 s = shape_of(c);
       const auto P = static_cast<std::int64_t>(s.P), X = static_cast<std::int64_t>(s.X);
       const Floats a = random_values(T, 1, {P, c.K}), b = random_values(T, 2, {P, c.N}),
                    before = random_values(DType::f32, 3, {X, c.K, c.N});
-      const Answer want = exact_gradient(s, a, b, before);
+      const Answer want = exact_gradient(s, a, b, before, scale);
       hold(c.why,
            [&](Device& d) {
              GroupedMatmul m;
@@ -106,6 +115,7 @@ BOOST_AUTO_TEST_CASE(grouped_matmul_adds_weight_gradients) {
              m.c = d.in("c", DType::f32, {X, c.K, c.N}, before);
              m.offsets = s.offsets;
              m.gradient = true;
+             m.scale = scale;
              d.ops().grouped_matmul(Lane::compute, m);
              return std::vector{m.c};
            },
@@ -133,6 +143,14 @@ BOOST_AUTO_TEST_CASE(mixture_of_experts_operations_refuse_what_their_description
     product(low, {0, 2, 4});  // c is not in the compute type
     product(y, {0, 2, 4}, true);
     const Offsets fine{0, 2, 4};
+    refuses([&](Ops& o) {  // a gradient is always added
+      o.grouped_matmul(Lane::compute, {.a = x,
+                                       .b = y,
+                                       .c = d.out("c", DType::f32, {2, 3, 5}),
+                                       .offsets = fine,
+                                       .gradient = true,
+                                       .add = true});
+    });
     refuses([&](Ops& o) {  // gradients are f32
       o.grouped_matmul(
           Lane::compute,

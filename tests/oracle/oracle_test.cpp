@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include "data/dataset.h"
 #include "io/adapter.h"
+#include "io/expert_adapters.h"
 #include "io/safetensors.h"
 #include "io/weights.h"
 #include "model/rig.h"
@@ -23,20 +24,29 @@ struct Case {
   std::string folder, name;
   RunConfig run;
   ModelConfig model;
+  LoraConfig lora;
   double loss = 0, grad_norm = 0;
   double aux_loss = 0;  // of models with experts
   std::int64_t targets = 0;
   Gradients gradients;
 };
 
-Gradients read_gradients(const std::string& path) {
+/// `rank`: of the adapters, those of experts being stacks here.
+Gradients read_gradients(const std::string& path, std::int64_t rank = 0) {
   const SafeTensorsFile file = open_safetensors(path);
   Gradients all;
   for (const SafeTensor& t : file.tensors) {
     std::vector<float>& g = all[t.name];
     g.resize(static_cast<std::size_t>(shape_size(t.shape)));
     const auto n = static_cast<std::int64_t>(g.size());
-    read_elements(file.file, t.offset, t.type, n, make_tensor("gradient", g.data(), DType::f32, {n}));
+    const ReadElements read = [&](std::int64_t from, std::int64_t count, const Tensor& to) {
+      read_elements(file.file, t.offset + from * bytes_of(t.type), t.type, count, to);
+    };
+    const Tensor to = make_tensor("gradient", g.data(), DType::f32, {n});
+    if (is_expert_adapter(t.name) && t.name.ends_with("lora_B.weight"))
+      stack_from_matrix(stack_shape(t.name, t.shape, rank), read, 0, n, to);
+    else
+      read(0, n, to);
   }
   return all;
 }
@@ -55,7 +65,11 @@ Case read_case(const std::string& name) {
   c.grad_norm = expected.at("grad_norm");
   c.targets = expected.at("targets");
   c.aux_loss = expected.value("aux_loss", 0.0);
-  c.gradients = read_gradients(c.folder + "/grads.safetensors");
+  if (const std::string path = c.folder + "/adapter"; is_adapter_folder(path)) {
+    const auto adapters = open_adapter(path);
+    c.lora = adapter_of(adapters->config_json(), adapters->tensors(), path);
+  }
+  c.gradients = read_gradients(c.folder + "/grads.safetensors", c.lora.rank);
   return c;
 }
 
@@ -99,10 +113,8 @@ FirstStep first_step(Backend& backend, Comm& world, const Case& c, Dataset& data
   options.model.sequence = c.run.data.sequence;
   const auto source = open_weights(c.run.model.path);
   std::unique_ptr<WeightSource> adapters;
-  if (const std::string path = c.folder + "/adapter"; is_adapter_folder(path)) {
-    adapters = open_adapter(path);
-    options.model.lora = adapter_of(adapters->config_json(), adapters->tensors(), path);
-  }
+  if (c.lora.rank > 0) adapters = open_adapter(c.folder + "/adapter");
+  options.model.lora = c.lora;
   options.weights = [&](const Parameter& p, std::int64_t from, const Tensor& to) {
     (source->has(p.name) ? source : adapters)->read(p.name, from, to.size(), to);
   };
@@ -196,6 +208,8 @@ const std::vector<const char*> kDense{"qwen3",  "qwen3_tied_yarn", "llama3",   "
                                       "window", "lora_qv",         "lora_all", "lora_bias", "lora_packed"};
 const std::vector<const char*> kExperts{"moe",     "moe_mixed",   "moe_packed",
                                         "moe_all", "moe_starved", "moe_crowded"};
+const std::vector<const char*> kAdapted{"lora_moe_attention", "lora_moe", "lora_moe_mixed", "lora_moe_packed",
+                                        "lora_moe_starved"};
 
 void check_all(const std::vector<const char*>& cases, Check* check) {
   Backend* const backend = &tested();
@@ -224,11 +238,11 @@ BOOST_AUTO_TEST_CASE(first_steps_are_those_of_transformers, *boost::unit_test::l
 }
 BOOST_AUTO_TEST_CASE(first_steps_under_every_lever,
                      *boost::unit_test::label("ranks1") * boost::unit_test::label("slow")) {
-  check_all({"packed", "window", "moe_packed"}, check_levers);
+  check_all({"packed", "window", "moe_packed", "lora_moe"}, check_levers);
 }
 BOOST_AUTO_TEST_CASE(first_steps_under_every_lever_4,
                      *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
-  check_all({"packed", "window", "moe_packed"}, check_levers);
+  check_all({"packed", "window", "moe_packed", "lora_moe"}, check_levers);
 }
 BOOST_AUTO_TEST_CASE(bf16_errs_no_more_than_transformers_own, *boost::unit_test::label("ranks1")) {
   check_all(kDense, check_bf16);
@@ -256,6 +270,19 @@ BOOST_AUTO_TEST_CASE(first_steps_with_experts_are_those_of_transformers_2,
 BOOST_AUTO_TEST_CASE(first_steps_with_experts_are_those_of_transformers_4,
                      *boost::unit_test::label("ranks4")) {
   check_all(kExperts, check_first_step);
+}
+
+BOOST_AUTO_TEST_CASE(first_steps_with_adapters_beside_and_on_experts_are_those_of_peft,
+                     *boost::unit_test::label("ranks1")) {
+  check_all(kAdapted, check_first_step);
+}
+BOOST_AUTO_TEST_CASE(first_steps_with_adapters_beside_and_on_experts_are_those_of_peft_2,
+                     *boost::unit_test::label("ranks2")) {
+  check_all(kAdapted, check_first_step);
+}
+BOOST_AUTO_TEST_CASE(first_steps_with_adapters_beside_and_on_experts_are_those_of_peft_4,
+                     *boost::unit_test::label("ranks4")) {
+  check_all(kAdapted, check_first_step);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(even_routing_goes_in_whole_tiles_and_uneven_in_shorter_ones
   const auto tiles = [&](Choose choose) { return cut_tiles(s, b, 4000, count(s, b, 4000, choose).all); };
   const std::size_t whole = static_cast<std::size_t>((4000 + b.tokens - 1) / b.tokens);
   BOOST_TEST(tiles(random_choice).size() == whole);
-  BOOST_TEST(full_tiles(s, b, 4000).size() == whole);
+  BOOST_TEST(even_tiles(s, b, 4000).size() == whole);
   BOOST_TEST(tiles(first_ones).size() > whole);
   BOOST_TEST(b.expanded == 1250);
   BOOST_TEST(b.received == 1126);  // 1.25 * 2000 * 0.45: two experts of one rank are one row

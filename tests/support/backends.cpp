@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 #include "ops/load_cuda.h"
+#include "support/shared_groups.h"
 #include "support/world.h"
 
 namespace annulus::test {
@@ -30,10 +31,14 @@ Backend* cuda() {
 }
 
 Backend& tested() {
-  const char* device = std::getenv("ANNULUS_TEST_DEVICE");
-  if (device == nullptr || std::string(device) != "cuda") return cpu();
-  if (cuda() == nullptr) throw std::runtime_error("ANNULUS_TEST_DEVICE=cuda, but " + cuda_probe().missing);
-  return *cuda();
+  static Backend* const shared = [] {
+    const char* device = std::getenv("ANNULUS_TEST_DEVICE");
+    Backend* real = &cpu();
+    if (device != nullptr && std::string(device) == "cuda") real = cuda();
+    if (real == nullptr) throw std::runtime_error("ANNULUS_TEST_DEVICE=cuda, but " + cuda_probe().missing);
+    return new SharedGroups(*real, session().rank());  // never destroyed, as cuda()
+  }();
+  return *shared;
 }
 
 std::span<const NamedBackend> backends() {

@@ -141,6 +141,13 @@ BOOST_AUTO_TEST_CASE(adapters_beside_frozen_experts_agree,
                                          "--lora.targets", "q_proj", "--lora.targets", "o_proj"};
   check_invariance({"moe", 61, kExperts, 1, "world", lora}, 3);
 }
+BOOST_AUTO_TEST_CASE(adapters_on_experts_agree,
+                     *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
+  const std::vector<std::string> lora = {"--lora.rank",    "3",          "--lora.alpha",   "7",
+                                         "--lora.targets", "all-linear", "--optimizer.lr", "0.02"};
+  check_invariance({"moe_mixed", 61, kExperts, 1, "world", lora}, 3);
+  check_invariance({"moe_mixed", 61, kExperts, 1, "none", lora}, 1);
+}
 BOOST_AUTO_TEST_CASE(replicated_experts_agree,
                      *boost::unit_test::label("ranks4") * boost::unit_test::label("slow")) {
   check_invariance({"moe", 61, kExperts, 1, "none"}, 1);

@@ -8,9 +8,30 @@ namespace {
 using Kind = JsonValue::Kind;
 
 const std::string& text_of(const JsonValue& v, const std::string& where) {
-  if (v.is(Kind::list)) throw RowError{where + " is a list of parts; only texts are read here"};
   if (!v.is(Kind::text)) throw RowError{where + " is " + v.kind_name() + "; it must be a text"};
   return v.text;
+}
+
+/// One of a content's parts: {"type": "text", "text": ...}, or a bare text.
+const std::string& text_of_part(const JsonValue& part, const std::string& where) {
+  if (!part.is(Kind::object)) return text_of(part, where);
+  const JsonValue* type = part.find("type");
+  if (type == nullptr) throw RowError{where + " has no type; parts of type text are read"};
+  if (text_of(*type, where + ".type") != "text")
+    throw RowError{where + " is a part of type \"" + one_line(type->text, 40) +
+                   "\"; only parts of type text are read"};
+  const JsonValue* text = part.find("text");
+  if (text == nullptr) throw RowError{where + " has no text"};
+  return text_of(*text, where + ".text");
+}
+
+/// A text, or a list of parts, which templates that know parts write one behind the other.
+std::string content_of(const JsonValue& v, const std::string& where) {
+  if (!v.is(Kind::list)) return text_of(v, where);
+  std::string joined;
+  for (std::size_t i = 0; i < v.items.size(); ++i)
+    joined += text_of_part(v.items[i], where + "[" + std::to_string(i) + "]");
+  return joined;
 }
 
 Message::Role role_of(const std::string& name, const std::string& where) {
@@ -35,7 +56,10 @@ std::vector<ToolCall> calls_of(const JsonValue& list, const std::string& where) 
     if (!arguments->is(Kind::object) && !arguments->is(Kind::text))
       throw RowError{where + " has arguments that are " + arguments->kind_name() +
                      "; they must be an object, or a text"};
-    out.push_back({text_of(*name, where + ": the name of a call"), *arguments});
+    ToolCall& made = out.emplace_back();
+    if (const JsonValue* type = call.find("type")) made.type = text_of(*type, where + ": the type of a call");
+    made.name = text_of(*name, where + ": the name of a call");
+    made.arguments = *arguments;
   }
   return out;
 }
@@ -64,13 +88,15 @@ std::vector<Message> messages_of(const JsonValue& list, const std::string& what)
     const bool assistant = message.role == Message::Role::assistant;
     if (const JsonValue* r = m.find("reasoning_content"); r != nullptr && assistant)
       message.reasoning = text_of(*r, where + ".reasoning_content");
+    if (const JsonValue* t = m.find("thinking"); t != nullptr && assistant)
+      message.thinking = text_of(*t, where + ".thinking");
     if (const JsonValue* calls = m.find("tool_calls"); calls != nullptr) {
       message.calls = calls_of(*calls, where + ".tool_calls");
       if (!assistant && !message.calls.empty())
         throw RowError{where + " has tool_calls, but only an assistant calls tools"};
     }
     if (content != nullptr)
-      message.content = text_of(*content, where + ".content");
+      message.content = content_of(*content, where + ".content");
     else if (message.calls.empty() && !message.reasoning)
       throw RowError{where + " has no content"};
     out.push_back(std::move(message));

@@ -6,7 +6,8 @@ namespace {
 
 std::vector<const ChatFormat*> all_formats() {
   std::vector<const ChatFormat*> all;
-  for (const auto* family : {&chatml_formats(), &qwen_formats(), &llama_formats()})
+  for (const auto* family : {&chatml_formats(), &qwen_formats(), &llama_formats(), &harmony_formats(),
+                             &glm_formats(), &deepseek_formats()})
     all.insert(all.end(), family->begin(), family->end());
   return all;
 }
@@ -38,6 +39,19 @@ std::string chat_format_names() {
   std::string out;
   for (const ChatFormat* f : all_formats()) out.append(out.empty() ? "" : ", ").append(f->name());
   return out;
+}
+
+Said said_of(const Message& m) {
+  if (m.reasoning) return {*m.reasoning, m.content};
+  static constexpr std::string_view kBegin = "<think>", kEnd = "</think>";
+  const std::string& text = m.content;
+  const std::size_t first = text.find(kEnd);
+  if (first == std::string::npos) return {"", text};
+  std::string_view thought = without_newlines_behind(std::string_view(text).substr(0, first));
+  if (const std::size_t begin = thought.rfind(kBegin); begin != std::string_view::npos)
+    thought = thought.substr(begin + kBegin.size());
+  const std::string_view rest = std::string_view(text).substr(text.rfind(kEnd) + kEnd.size());
+  return {std::string(without_newlines_before(thought)), std::string(without_newlines_before(rest))};
 }
 
 void refuse_tools(const Conversation& c, const char* format) {

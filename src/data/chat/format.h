@@ -52,8 +52,17 @@ std::string chat_format_names();
 
 // One a family.
 const std::vector<const ChatFormat*>& chatml_formats();
+const std::vector<const ChatFormat*>& deepseek_formats();
+const std::vector<const ChatFormat*>& glm_formats();
+const std::vector<const ChatFormat*>& harmony_formats();
 const std::vector<const ChatFormat*>& llama_formats();
 const std::vector<const ChatFormat*>& qwen_formats();
+
+/// What an assistant thought and what it said: given apart, or in one text with <think> and </think>.
+struct Said {
+  std::string reasoning, content;
+};
+Said said_of(const Message&);
 
 /// Throws RowError when the conversation has tools, calls or results, which the format cannot say.
 void refuse_tools(const Conversation&, const char* format);

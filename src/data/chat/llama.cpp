@@ -51,11 +51,12 @@ class Llama30 : public Llama {
 };
 
 /// Llama 3.1 to 3.3: a system's turn with dates always, tools in the first user's turn, calls as JSON. The
-/// date is the one that the templates name; those of 3.2 take the day's, which would make a run's data depend
-/// on the day they were read.
+/// date is the one that the templates name; those of 3.2 take the day's where they are given a clock, which
+/// would make a run's data depend on the day they were read.
 class Llama31 : public Llama {
  public:
-  const char* name() const override { return "llama3.1"; }
+  explicit Llama31(const char* name) : name_(name) {}
+  const char* name() const override { return name_; }
 
   void render(const Conversation& c, Rendering, bool opens, Rendered& to) const override {
     const bool system = c.messages.front().role == Role::system;
@@ -68,7 +69,8 @@ class Llama31 : public Llama {
     std::size_t next = system ? 1 : 0;
     if (c.tools) {
       if (next == c.messages.size() || c.messages[next].role != Role::user)
-        throw RowError{"has tools, but no user's turn first, where data.chat=llama3.1 puts them"};
+        throw RowError{std::string("has tools, but no user's turn first, where data.chat=") + name_ +
+                       " puts them"};
       head("user", to).words(kAsk);
       for (const JsonValue& tool : *c.tools) to.content(python_json(tool, 4)).words("\n\n");
       to.content(python_strip(c.messages[next++].content)).words("<|eot_id|>");
@@ -89,7 +91,8 @@ class Llama31 : public Llama {
       turn(m, to);
     } else {
       if (m.calls.size() > 1)
-        throw RowError{"has two tool calls in one turn, which data.chat=llama3.1 has no words for"};
+        throw RowError{std::string("has two tool calls in one turn, which data.chat=") + name_ +
+                       " has no words for"};
       head("assistant", to);
       to.begin_assistant();
       to.words("{\"name\": \"").content(m.calls[0].name).words("\", \"parameters\": ");
@@ -97,14 +100,16 @@ class Llama31 : public Llama {
       to.end_assistant();
     }
   }
+
+  const char* name_;
 };
 
 }  // namespace
 
 const std::vector<const ChatFormat*>& llama_formats() {
   static const Llama30 first;
-  static const Llama31 later;
-  static const std::vector<const ChatFormat*> all = {&first, &later};
+  static const Llama31 later("llama3.1"), last("llama3.2");
+  static const std::vector<const ChatFormat*> all = {&first, &later, &last};
   return all;
 }
 

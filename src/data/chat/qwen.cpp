@@ -17,24 +17,6 @@ constexpr const char* kCalls =
     "<args-json-object>}\n</tool_call><|im_end|>\n";
 constexpr const char* kDefaultSystem = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
-/// What an assistant thought and what it said: given apart, or in one text with tags.
-struct Said {
-  std::string reasoning, content;
-};
-
-Said said_of(const Message& m) {
-  if (m.reasoning) return {*m.reasoning, m.content};
-  static constexpr std::string_view kBegin = "<think>", kEnd = "</think>";
-  const std::string& text = m.content;
-  const std::size_t first = text.find(kEnd);
-  if (first == std::string::npos) return {"", text};
-  std::string_view thought = without_newlines_behind(std::string_view(text).substr(0, first));
-  if (const std::size_t begin = thought.rfind(kBegin); begin != std::string_view::npos)
-    thought = thought.substr(begin + kBegin.size());
-  const std::string_view rest = std::string_view(text).substr(text.rfind(kEnd) + kEnd.size());
-  return {std::string(without_newlines_before(thought)), std::string(without_newlines_before(rest))};
-}
-
 class Qwen : public ChatFormat {
  public:
   std::vector<std::string> tokens() const override { return {"<|im_start|>", "<|im_end|>"}; }

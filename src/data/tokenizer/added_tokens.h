@@ -17,6 +17,8 @@ class AddedTokens {
     std::size_t begin = 0, end = 0;
     std::int32_t id = 0;
   };
+  /// Whether a token begins with this byte.
+  bool may_begin(char c) const { return begins_[static_cast<std::uint8_t>(c)]; }
   /// The leftmost token at or behind `from`, and of those that begin there the longest; false when there is
   /// none.
   bool find(std::string_view text, std::size_t from, Found&) const;

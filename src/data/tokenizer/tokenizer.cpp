@@ -23,6 +23,7 @@ Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& where)
     : where_(where),
       nfc_(file.nfc),
       bpe_(file.bytes, file.merges, whole_words(file)),
+      cuts_(file.splits, where),
       id_of_(file.vocabulary),
       before_(file.before),
       after_(file.after) {
@@ -39,6 +40,7 @@ Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& where)
     if (!file.vocabulary.contains(token.content)) spells(token.id, token.content);
     id_of_[token.content] = token.id;
     spelled_.add(token.content, token.id);
+    lines_in_added_ = lines_in_added_ || token.content.find('\n') != std::string::npos;
     if (token.normalized)
       normalized_.add(nfc_ ? nfc(token.content, buffer) : token.content, token.id);
     else
@@ -130,6 +132,21 @@ void Tokenizer::split(std::string_view text, std::size_t step, std::vector<std::
     if (s.keep_matches) split(text.substr(match.begin, match.end - match.begin), step + 1, to);
   }
   if (s.keep_gaps) split(text.substr(at), step + 1, to);
+}
+
+bool Tokenizer::cuts_at(std::string_view text, std::size_t at, bool added) {
+  if (!cuts(added) || at == 0 || at >= text.size() || text[at - 1] != '\n') return false;
+  if (added && (spelled_.may_begin(text[at]) || normalized_.may_begin(text[at]))) return false;
+  constexpr std::size_t kTwo = 8;  // characters are no longer
+  const std::string_view rest = text.substr(at, kTwo);
+  const std::int64_t bad = first_invalid_utf8(rest);
+  const std::size_t valid = bad < 0 ? rest.size() : static_cast<std::size_t>(bad);
+  std::size_t next = 0;
+  if (valid == 0) return false;
+  const std::uint32_t first = next_code_point(rest, next);
+  if (next >= valid) return false;
+  const std::uint32_t second = next_code_point(rest, next);
+  return nfc_cuts_before(first) && nfc_cuts_before(second) && cuts_.before(first);
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {

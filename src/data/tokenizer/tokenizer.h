@@ -8,6 +8,7 @@
 #include <vector>
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/line_cuts.h"
 #include "data/tokenizer/pattern.h"
 #include "data/tokenizer/tokenizer_file.h"
 
@@ -34,6 +35,12 @@ class Tokenizer {
   /// of ranges must not lie between characters that normalization joins.
   void encode(std::string_view text, std::span<const ByteRange> open, std::span<const ByteRange> ranges,
               std::vector<std::int32_t>& to, std::vector<std::uint8_t>& inside);
+  /// Whether there are places at all where cuts_at() may say so.
+  bool cuts(bool added) const { return !cuts_.none() && !(added && lines_in_added_); }
+  /// Whether a text may be taken apart before byte `at` of it, which follows a \n: then the tokens of the
+  /// part before it, with the character at `at` put behind it, but for that character's own, and those of the
+  /// rest are the whole's. Two whole characters must follow, or it does not say so. `added`: as for encode().
+  bool cuts_at(std::string_view text, std::size_t at, bool added);
   /// The bytes that the tokens stand for; UTF-8 where the tokens are whole characters. Fails (input) on an id
   /// that is no token.
   std::string decode(std::span<const std::int32_t> ids) const;
@@ -65,6 +72,8 @@ class Tokenizer {
   AddedTokens raw_, normalized_;  // looked for before and after normalization
   AddedTokens spelled_;           // both, as the file spells them
   Bpe bpe_;
+  LineCuts cuts_;
+  bool lines_in_added_ = false;                      // an added token holds a \n
   std::vector<std::optional<std::string>> text_of_;  // by id
   std::unordered_map<std::string, std::int32_t> id_of_;
   std::vector<std::int32_t> before_, after_;

@@ -41,15 +41,6 @@ std::size_t ascii_run(std::string_view text, std::size_t at) {
   return at - from;
 }
 
-/// Starters that never change under NFC and never join what stands before them: a text may be cut before
-/// each. A choice of common ones, not all; the others take the long way to the same result.
-bool settled(std::uint32_t c) {
-  return c < 0x300 || (c >= 0x400 && c < 0x483) || (c >= 0x2010 && c < 0x2028) ||
-         (c >= 0x3000 && c < 0x302A) || (c >= 0x3041 && c < 0x3097) || (c >= 0x30A1 && c < 0x30FB) ||
-         (c >= 0x3400 && c < 0xA000) || (c >= 0xAC00 && c < 0xD7A4) || (c >= 0xFF00 && c < 0xFFF0) ||
-         (c >= 0x1F300 && c < 0x1FB00);
-}
-
 /// Appends the normal form of characters that are decomposed already, and takes them away.
 void compose_run(std::vector<utf8proc_int32_t>& run, std::string& to) {
   // The library's own ordering of marks is quadratic in the length of a run of them.
@@ -131,6 +122,13 @@ void append_code_point(std::uint32_t c, std::string& to) {
   }
 }
 
+bool nfc_cuts_before(std::uint32_t c) {
+  return c < 0x300 || (c >= 0x400 && c < 0x483) || (c >= 0x2010 && c < 0x2028) ||
+         (c >= 0x3000 && c < 0x302A) || (c >= 0x3041 && c < 0x3097) || (c >= 0x30A1 && c < 0x30FB) ||
+         (c >= 0x3400 && c < 0xA000) || (c >= 0xAC00 && c < 0xD7A4) || (c >= 0xFF00 && c < 0xFFF0) ||
+         (c >= 0x1F300 && c < 0x1FB00);
+}
+
 std::string_view nfc(std::string_view text, std::string& buffer) {
   std::vector<utf8proc_int32_t> work;
   std::size_t copied = 0;  // of `text`, into `buffer`
@@ -143,14 +141,14 @@ std::string_view nfc(std::string_view text, std::string& buffer) {
       continue;
     }
     const std::size_t here = at;
-    if (settled(next_code_point(text, at))) {
+    if (nfc_cuts_before(next_code_point(text, at))) {
       cut = here;
       continue;
     }
     std::size_t end = at;  // behind the last character that the long way is needed for
     while (end < text.size()) {
       std::size_t next = end;
-      if (settled(next_code_point(text, next))) break;
+      if (nfc_cuts_before(next_code_point(text, next))) break;
       end = next;
     }
     if (!changed) buffer.clear();
