@@ -68,7 +68,7 @@ for input in jsonl txt; do
       mpirun -q -n "$n" "$build/annulus" tokenize "$work/text.$input" "$work/out.h5" \
         --data.tokenizer "$tokenizer" --data.allow_special true >"$work/said"
       best=$(awk -v b="$(wc -c <"$work/text.$input")" -v s="$(date +%s.%N)" -v from="$start" -v best="${best:-0}" \
-        'BEGIN { r = b / (s - from) * 1e-6; printf "%.1f", r > best ? r : best }')
+        'BEGIN { r = b / (s - from) * 1e-6; printf "%.1f", (r > best ? r : best) }')
     done
     rates="$rates $best"
   done
