@@ -20,6 +20,7 @@ failed=()
 start=$SECONDS
 "$tests" --run_test='!style:!@ranks2:!@ranks3:!@ranks4' --log_level=warning --report_level=short || failed+=("1 rank")
 for ranks in 2 3 4; do
+  echo "check-gpu: $ranks ranks, after $((SECONDS - start)) s"
   mpirun -n $ranks bash -c "$rank_env" "$tests" --run_test="@ranks$ranks" --log_level=error --report_level=short ||
     failed+=("$ranks ranks")
 done

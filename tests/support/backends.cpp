@@ -31,13 +31,10 @@ Backend* cuda() {
 }
 
 Backend& tested() {
-  static Backend* const shared = [] {
-    const char* device = std::getenv("ANNULUS_TEST_DEVICE");
-    Backend* real = &cpu();
-    if (device != nullptr && std::string(device) == "cuda") real = cuda();
-    if (real == nullptr) throw std::runtime_error("ANNULUS_TEST_DEVICE=cuda, but " + cuda_probe().missing);
-    return new SharedGroups(*real, session().rank());  // never destroyed, as cuda()
-  }();
+  const char* device = std::getenv("ANNULUS_TEST_DEVICE");
+  if (device == nullptr || std::string(device) != "cuda") return cpu();
+  if (cuda() == nullptr) throw std::runtime_error("ANNULUS_TEST_DEVICE=cuda, but " + cuda_probe().missing);
+  static Backend* const shared = new SharedGroups(*cuda(), session().rank());  // never destroyed, as cuda()
   return *shared;
 }
 
