@@ -11,6 +11,7 @@ constexpr Target kUsual[] = {Target::q, Target::v};
 constexpr const char* kAll = "all-linear";
 
 constexpr const char* kExperts = "experts";
+constexpr const char* kApart[] = {"mlp.experts.gate_proj", "mlp.experts.up_proj"};
 
 /// "q" of "q_proj"; experts have none.
 std::string short_name(Target t) {
@@ -18,9 +19,27 @@ std::string short_name(Target t) {
   return is_experts(t) ? name : name.substr(0, name.find('_'));
 }
 
+bool is_apart(const std::string& given) {
+  return given == kApart[0] || given == kApart[1];
+}
+
 bool names(const std::string& given, Target t) {
   return given == kAll || given == name_of(t) || given == short_name(t) ||
-         (given == kExperts && is_experts(t));
+         (given == kExperts && is_experts(t)) || (t == Target::experts_gate_up && is_apart(given));
+}
+
+/// Whether gate and up of experts are named apart; usage error where one of them is not, or both also as one.
+bool gate_and_up(const LoraSection& section) {
+  const auto given = [&](const char* name) {
+    return std::find(section.targets.begin(), section.targets.end(), name) != section.targets.end();
+  };
+  if (given(kApart[0]) != given(kApart[1]))
+    usage_error(std::string("lora.targets holds \"") + kApart[given(kApart[0]) ? 0 : 1] + "\" without \"" +
+                kApart[given(kApart[0]) ? 1 : 0] + "\", and both have one adapter; give both");
+  if (given(kApart[0]) && (given(kAll) || given(kExperts) || given(name_of(Target::experts_gate_up))))
+    usage_error(std::string("lora.targets holds \"") + kApart[0] + "\" and the same again as " +
+                name_of(Target::experts_gate_up) + ", of another rank; give one of them");
+  return given(kApart[0]);
 }
 
 [[noreturn]] void unknown_target(const std::string& given) {
@@ -68,6 +87,16 @@ bool LoraConfig::adapts(Target t) const {
   return std::find(targets.begin(), targets.end(), t) != targets.end();
 }
 
+std::vector<std::string> LoraConfig::target_names() const {
+  std::vector<std::string> all;
+  for (const Target t : targets)
+    if (times(t) == 1)
+      all.emplace_back(name_of(t));
+    else
+      all.insert(all.end(), std::begin(kApart), std::end(kApart));
+  return all;
+}
+
 void check_targets(const LoraSection& section) {
   for (const std::string& given : section.targets)
     if (std::none_of(std::begin(kTargets), std::end(kTargets), [&](Target t) { return names(given, t); }))
@@ -81,6 +110,7 @@ LoraConfig lora_config(const LoraSection& section, const ModelConfig& model) {
                .targets = {}};
   if (c.rank == 0) return c;
   check_targets(section);
+  c.gate_and_up = gate_and_up(section);
   bool wanted[std::size(kTargets)] = {};
   for (const std::string& given : section.targets)
     for (const Target t : kTargets) {
@@ -106,7 +136,11 @@ std::string adapter_module(const LoraConfig& c, Target t) {
 
 std::string describe(const LoraConfig& c) {
   std::string text = "rank " + std::to_string(c.rank) + ", scale " + shortest(c.scale()) + ", on ";
-  for (const Target t : c.targets) text += std::string(t == c.targets.front() ? "" : ", ") + name_of(t);
+  const char* comma = "";
+  for (const std::string& name : c.target_names()) {
+    text += comma + name;
+    comma = ", ";
+  }
   return text;
 }
 

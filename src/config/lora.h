@@ -29,17 +29,28 @@ struct LoraConfig {
   double alpha = 0;
   bool rslora = false;
   std::vector<Target> targets;  // in the order of kTargets, each once
+  /// Experts' gate and up were named apart, as PEFT's target_modules does: the adapter of the stack that they
+  /// form has twice the rank and twice alpha.
+  bool gate_and_up = false;
 
-  double scale() const {
-    const auto r = static_cast<double>(rank);
-    return rank == 0 ? 0.0 : alpha / (rslora ? std::sqrt(r) : r);
+  std::int64_t rank_of(Target t) const { return times(t) * rank; }
+  double scale_of(Target t) const {
+    const auto r = static_cast<double>(rank_of(t));
+    return rank == 0 ? 0.0 : static_cast<double>(times(t)) * alpha / (rslora ? std::sqrt(r) : r);
   }
+  double scale() const { return scale_of(Target::q); }  // of all others
   bool adapts(Target) const;
+  /// What lora.targets has to hold for this.
+  std::vector<std::string> target_names() const;
+
+ private:
+  std::int64_t times(Target t) const { return gate_and_up && t == Target::experts_gate_up ? 2 : 1; }
 };
 
-/// Settles the section: targets by name (q_proj, or q for short; experts: both of their stacks; all-linear:
-/// every one that the model has), and PEFT's defaults for what is not given (alpha 8; q_proj and v_proj).
-/// Usage error for a target that no layer of the model has.
+/// Settles the section: targets by name (q_proj, or q for short; experts: both of their stacks;
+/// mlp.experts.gate_proj with mlp.experts.up_proj: see gate_and_up; all-linear: every one that the model
+/// has), and PEFT's defaults for what is not given (alpha 8; q_proj and v_proj). Usage error for a target
+/// that no layer of the model has.
 LoraConfig lora_config(const LoraSection&, const ModelConfig&);
 /// Usage error for a target that is none of any model.
 void check_targets(const LoraSection&);

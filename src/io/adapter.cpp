@@ -17,6 +17,7 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kRank = 8;  // PEFT's r, and its lora_alpha
 constexpr std::int64_t kMostConfig = std::int64_t{16} << 20;
+constexpr const char* kGateUpPattern = ".*\\.gate_up_proj";
 constexpr const char* kTensors = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
 constexpr std::string_view kSides[] = {".lora_A.weight", ".lora_B.weight"};
@@ -32,13 +33,18 @@ class AdapterFolder : public WeightSource {
           folder + " holds no " + kTensors +
           "; adapters in other formats must be saved as safetensors first (PEFT's save_pretrained does)");
     file_ = open_safetensors(path_);
-    const Json config = Json::parse(config_, nullptr, false);
-    const Json rank = config.is_object() ? config.value("r", Json(kRank)) : Json(kRank);
-    for (const SafeTensor& t : file_.tensors) {
-      StoredTensor stored{t.name, t.shape, name_of(t.type)};
-      if (is_expert_adapter(t.name) && rank.is_number_integer())
-        stored.shape = stack_shape(t.name, t.shape, rank);
-      tensors_.push_back(std::move(stored));
+    for (const SafeTensor& t : file_.tensors) tensors_.push_back({t.name, t.shape, name_of(t.type)});
+    if (std::none_of(tensors_.begin(), tensors_.end(),
+                     [](const StoredTensor& t) { return is_expert_adapter(t.name); }))
+      return;
+    const LoraConfig lora = adapter_of(config_, tensors_, folder);
+    for (StoredTensor& t : tensors_) {
+      if (!is_expert_adapter(t.name)) continue;
+      const bool gate_up =
+          t.name.find("." + adapter_module(lora, Target::experts_gate_up) + ".lora_") != std::string::npos;
+      const bool is_gate_up = lora.adapts(Target::experts_gate_up) && gate_up;
+      t.shape = stack_shape(t.name, t.shape,
+                            lora.rank_of(is_gate_up ? Target::experts_gate_up : Target::experts_down));
     }
   }
 
@@ -85,8 +91,6 @@ void refuse_others(const Json& config, const std::string& where) {
                                                           {"alora_invocation_tokens", {nullptr}},
                                                           {"layer_replication", {nullptr}},
                                                           {"modules_to_save", {nullptr, Json::array()}},
-                                                          {"rank_pattern", {nullptr, Json::object()}},
-                                                          {"alpha_pattern", {nullptr, Json::object()}},
                                                           {"trainable_token_indices", {nullptr}},
                                                           {"kasa_config", {nullptr}},
                                                           {"monteclora_config", {nullptr}},
@@ -104,6 +108,28 @@ void refuse_others(const Json& config, const std::string& where) {
   if (std::find(known.begin(), known.end(), start) == known.end())
     input_error(where + ": init_lora_weights is " + shown(start.dump()) +
                 ", which changes the base weights; convert it to a plain adapter with PEFT");
+}
+
+/// Whether the patterns are those under which PEFT joins gate_proj and up_proj of experts: twice r, and twice
+/// lora_alpha, for gate_up_proj. Input error for other patterns.
+bool joins_gate_and_up(const Json& config, const Json& rank, const Json& alpha, const std::string& where) {
+  bool joined[] = {false, false};
+  const std::pair<const char*, const Json*> all[] = {{"rank_pattern", &rank}, {"alpha_pattern", &alpha}};
+  for (std::size_t i = 0; i < std::size(all); ++i) {
+    const auto& [field, plain] = all[i];
+    const Json pattern = config.value(field, Json(nullptr));
+    if (pattern.is_null() || pattern == Json::object()) continue;
+    joined[i] = pattern == Json{{kGateUpPattern, 2 * plain->get<double>()}};
+    if (!joined[i])
+      input_error(
+          where + ": " + field + " is " + shown(pattern.dump()) +
+          ", and adapters here have one rank and one alpha (of experts also what PEFT makes of the modules "
+          "gate_proj and up_proj); save such an adapter with PEFT");
+  }
+  if (joined[0] != joined[1])
+    input_error(where + ": one of rank_pattern and alpha_pattern names " + kGateUpPattern +
+                ", and the other does not; PEFT writes both");
+  return joined[0];
 }
 
 /// A target's parameter, behind "model.layers.N.".
@@ -192,7 +218,11 @@ LoraConfig adapter_of(const std::string& json, const std::vector<StoredTensor>& 
     input_error(where + ": lora_alpha is " + shown(alpha.dump()) + "; it must be above 0 and at most 1e6");
   if (!rslora.is_boolean())
     input_error(where + ": use_rslora is " + shown(rslora.dump()) + "; it must be true or false");
-  LoraConfig c{.rank = rank, .alpha = alpha, .rslora = rslora, .targets = {}};
+  LoraConfig c;
+  c.rank = rank;
+  c.alpha = alpha;
+  c.rslora = rslora;
+  c.gate_and_up = joins_gate_and_up(config, rank, alpha, where);
   const std::vector<Target> experts = target_parameters(config, where);
   if (!experts.empty()) refuse_old_experts(config, where);
   for (const StoredTensor& t : tensors)
@@ -220,8 +250,13 @@ std::string adapter_json(const LoraConfig& c, const ModelConfig& model, const st
   // PEFT writes whole numbers as such.
   const bool whole = c.alpha == std::floor(c.alpha);
   const Json alpha = whole ? Json(static_cast<std::int64_t>(c.alpha)) : Json(c.alpha);
+  Json ranks = Json::object(), alphas = Json::object();
+  if (c.gate_and_up) {
+    ranks[kGateUpPattern] = c.rank_of(Target::experts_gate_up);
+    alphas[kGateUpPattern] = whole ? Json(2 * static_cast<std::int64_t>(c.alpha)) : Json(2 * c.alpha);
+  }
   const Json config = {{"alora_invocation_tokens", nullptr},
-                       {"alpha_pattern", Json::object()},
+                       {"alpha_pattern", alphas},
                        {"arrow_config", nullptr},
                        {"auto_mapping", nullptr},
                        {"base_model_name_or_path", base},
@@ -246,7 +281,7 @@ std::string adapter_json(const LoraConfig& c, const ModelConfig& model, const st
                        {"peft_version", "0.20.0"},
                        {"qalora_group_size", 16},
                        {"r", c.rank},
-                       {"rank_pattern", Json::object()},
+                       {"rank_pattern", ranks},
                        {"revision", nullptr},
                        {"target_modules", targets},
                        {"target_parameters", parameters.empty() ? Json(nullptr) : parameters},

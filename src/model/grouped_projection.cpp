@@ -3,18 +3,17 @@
 
 namespace annulus {
 
-GroupedProjection::GroupedProjection(Work& work, const GroupedLinear& weights, std::int64_t rows,
-                                     const GroupedLinear& gradient)
-    : work_(work), w_(weights), g_(gradient), scope_(work.arena) {
+GroupedProjection::GroupedProjection(Work& work, const GroupedLinear& weights, double scale,
+                                     std::int64_t rows, const GroupedLinear& gradient)
+    : work_(work), w_(weights), g_(gradient), scale_(scale), scope_(work.arena) {
   if (w_.a) t_ = scope_.take("experts' x A", work.options.compute, {rows, w_.a.shape[1]});
   if (g_.a) dt_ = scope_.take("experts' d(x A)", work.options.compute, {rows, w_.a.shape[1]});
 }
 
 Tensor GroupedProjection::adapted(const Tensor& x, Offsets offsets) {
   const Tensor t = t_.rows(0, x.shape[0]);
-  work_.ops.grouped_matmul(
-      Lane::compute,
-      {.a = x, .b = w_.a, .c = t, .offsets = offsets, .trans_b = true, .scale = work_.options.lora.scale()});
+  work_.ops.grouped_matmul(Lane::compute,
+                           {.a = x, .b = w_.a, .c = t, .offsets = offsets, .trans_b = true, .scale = scale_});
   return t;
 }
 
@@ -31,11 +30,9 @@ void GroupedProjection::backward(const Tensor& dy, Offsets offsets) {
   dy_ = dy;
   offsets_ = offsets;
   if (!w_.a) return;
-  work_.ops.grouped_matmul(Lane::compute, {.a = dy,
-                                           .b = w_.b,
-                                           .c = dt_.rows(0, dy.shape[0]),
-                                           .offsets = offsets,
-                                           .scale = work_.options.lora.scale()});
+  work_.ops.grouped_matmul(
+      Lane::compute,
+      {.a = dy, .b = w_.b, .c = dt_.rows(0, dy.shape[0]), .offsets = offsets, .scale = scale_});
 }
 
 void GroupedProjection::weight_gradients(const Tensor& x) {

@@ -22,7 +22,8 @@ struct GroupedLinear {
 /// holds the scratch that adapters need.
 class GroupedProjection {
  public:
-  GroupedProjection(Work&, const GroupedLinear& weights, std::int64_t rows,
+  /// `scale`: of the adapters.
+  GroupedProjection(Work&, const GroupedLinear& weights, double scale, std::int64_t rows,
                     const GroupedLinear& gradient = {});
   using Offsets = std::span<const std::int64_t>;
 
@@ -42,6 +43,7 @@ class GroupedProjection {
 
   Work& work_;
   GroupedLinear w_, g_;
+  double scale_;
   Scope scope_;
   Tensor t_, dt_;  // (rows, rank): x a' and its gradient, both times scale
   Tensor dy_;

@@ -41,7 +41,8 @@ struct Moe::Room {
 /// The matrix products of the layer's experts.
 struct Moe::Products {
   Products(Work& work, const ExpertsView& w, std::int64_t rows, const ExpertsView& g = {})
-      : gate_up(work, w.gu, rows, g.gu), down(work, w.d, rows, g.d) {}
+      : gate_up(work, w.gu, work.options.lora.scale_of(Target::experts_gate_up), rows, g.gu),
+        down(work, w.d, work.options.lora.scale_of(Target::experts_down), rows, g.d) {}
   GroupedProjection gate_up, down;
 };
 

@@ -176,8 +176,8 @@ Unit make_expert_adapters_unit(const ModelConfig& c, const LoraConfig& lora, std
   const auto stacks = [&](Target t, std::int64_t out, std::int64_t in, int& first) {
     if (!lora.adapts(t)) return;
     const std::string name = adapters_of_layer(layer) + adapter_module(lora, t);
-    first = add(u, adapter(name + ".lora_A.weight", {c.E, lora.rank, in}, bound_of(in)));
-    add(u, adapter(name + ".lora_B.weight", {c.E, out, lora.rank}));
+    first = add(u, adapter(name + ".lora_A.weight", {c.E, lora.rank_of(t), in}, bound_of(in)));
+    add(u, adapter(name + ".lora_B.weight", {c.E, out, lora.rank_of(t)}));
   };
   stacks(Target::experts_gate_up, 2 * c.Fe, c.C, at.gu);
   stacks(Target::experts_down, c.C, c.Fe, at.d);

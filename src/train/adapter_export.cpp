@@ -40,7 +40,9 @@ class Merged {
     const std::vector<std::int64_t>& b_shape = shapes_.at(adapter + ".lora_B.weight");
     // Rows of all experts one after another; of a plain matrix as of a single expert.
     const std::int64_t rows = b_shape[b_shape.size() - 2];
-    const std::int64_t rank = lora_.rank, columns = a->second.back();
+    const std::int64_t rank = b_shape.back(), columns = a->second.back();
+    const bool gate_up = name.ends_with(name_of(Target::experts_gate_up));
+    const auto scale = static_cast<float>(gate_up ? lora_.scale_of(Target::experts_gate_up) : lora_.scale());
     if (held_ != adapter) {
       a_ = values(adapters_, a->first, 0, shape_size(a->second));
       held_ = adapter;
@@ -62,8 +64,7 @@ class Merged {
       const std::int64_t begin = std::max(from, row * columns),
                          end = std::min(from + count, (row + 1) * columns);
       for (std::int64_t at = begin; at < end; ++at)
-        w[static_cast<std::size_t>(at - from)] +=
-            static_cast<float>(lora_.scale()) * delta[static_cast<std::size_t>(at - row * columns)];
+        w[static_cast<std::size_t>(at - from)] += scale * delta[static_cast<std::size_t>(at - row * columns)];
     }
     if (to.dtype == DType::f32)
       std::copy(w.begin(), w.end(), to.as<float>());

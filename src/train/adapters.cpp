@@ -11,12 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> names_of(const std::vector<Target>& targets) {
-  std::vector<std::string> names;
-  for (const Target t : targets) names.emplace_back(name_of(t));
-  return names;
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& n : names) text += (text.empty() ? "" : " ") + n;
@@ -39,13 +33,13 @@ void settle(const LoraConfig& file, const ModelConfig& model, const std::string&
     same("rank", std::to_string(asked.rank), std::to_string(file.rank));
     same("alpha", shortest(asked.alpha), shortest(file.alpha));
     same("rslora", asked.rslora ? "true" : "false", file.rslora ? "true" : "false");
-    same("targets", joined(names_of(asked.targets)), joined(names_of(file.targets)));
+    same("targets", joined(asked.target_names()), joined(file.target_names()));
     return;
   }
   run.lora.rank = file.rank;
   run.lora.alpha = file.alpha;
   run.lora.rslora = file.rslora;
-  run.lora.targets = names_of(file.targets);
+  run.lora.targets = file.target_names();
 }
 
 std::vector<Unit> adapter_units(const ModelConfig& model, const LoraConfig& lora) {

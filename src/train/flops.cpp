@@ -26,7 +26,7 @@ std::int64_t adapter_size(const ModelConfig& c, const LoraConfig& lora, std::int
                                c.K * (c.Fe + c.C)};
   std::int64_t n = 0;
   for (const Target t : lora.targets)
-    if (has_target(c, layer, t)) n += lora.rank * ends[static_cast<int>(t)];
+    if (has_target(c, layer, t)) n += lora.rank_of(t) * ends[static_cast<int>(t)];
   return n;
 }
 

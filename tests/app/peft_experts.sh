@@ -29,12 +29,21 @@ eval_loss() {  # INI FLAGS...: the loss that eval prints, all documents of the d
 "$python" "$SOURCE/tests/app/peft_side.py" make "$model" "$work/theirs" \
   mlp.experts.gate_up_proj mlp.experts.down_proj mlp.up_proj.weight || bad "PEFT made no adapter"
 "$python" "$SOURCE/tests/app/peft_side.py" make "$model" "$work/theirs_one" mlp.experts.gate_up_proj || bad "PEFT made no adapter"
+"$python" "$SOURCE/tests/app/peft_side.py" make "$model" "$work/theirs_modules" modules || bad "PEFT made no adapter"
+ini joined 5
+# shellcheck disable=SC2086
+expect 0 'mlp.experts.gate_proj, mlp.experts.up_proj: 11 matrices adapted' 2 train "$work/joined.ini" $lora \
+  --lora.targets mlp.experts.gate_proj --lora.targets mlp.experts.up_proj --lora.targets q_proj
+expect 0 'wrote' 2 export "$work/joined" "$work/joined_merged" --merge
 {
   echo "trained run/adapter $(eval_loss run --lora.rank 3 --lora.alpha 7 --lora.targets all-linear)"
   echo "trained_folder run/adapter $(eval_loss run --checkpoint.resume "$work/exported")"
   echo "trained_merged merged $(eval_loss run --checkpoint.resume none --model.path "$work/merged")"
   echo "beside_experts attention/adapter $(eval_loss attention --checkpoint.resume "$work/attention/adapter" --parallel.context 2)"
   echo "theirs theirs $(eval_loss run --checkpoint.resume "$work/theirs")"
+  echo "joined joined/adapter $(eval_loss joined --checkpoint.resume "$work/joined/adapter")"
+  echo "joined_merged joined_merged $(eval_loss joined --checkpoint.resume none --model.path "$work/joined_merged")"
+  echo "theirs_modules theirs_modules $(eval_loss run --checkpoint.resume "$work/theirs_modules")"
   echo "theirs_one theirs_one $(eval_loss run --checkpoint.resume "$work/theirs_one")"
 } >"$work/losses"
 "$python" "$SOURCE/tests/app/peft_side.py" check "$model" "$data" "$work" || bad "PEFT sees something else"

@@ -1,4 +1,5 @@
-"""make MODEL OUT [PARAMETER ...]: an adapter of PEFT's own, on three projections, or two and the parameters.
+"""make MODEL OUT [PARAMETER ...]: an adapter of PEFT's own, on three projections, or two and the parameters, or
+("modules") two and the MLP's.
 check MODEL DATA WORK: what PEFT computes with what lies in WORK, against the losses that Annulus printed: a line
 "NAME FOLDER LOSS" of WORK/losses each."""
 import json
@@ -24,6 +25,8 @@ def load(path):
 def make(model, out, parameters):
     torch.manual_seed(5)
     modules = ["k_proj", "o_proj"] if parameters else ["k_proj", "o_proj", "up_proj"]
+    if parameters == ["modules"]:
+        modules, parameters = modules + ["gate_proj", "up_proj", "down_proj"], []
     config = LoraConfig(
         r=2, lora_alpha=3, target_modules=modules, target_parameters=parameters or None, use_rslora=True,
         task_type="CAUSAL_LM",
@@ -31,7 +34,7 @@ def make(model, out, parameters):
     adapted = get_peft_model(load(model), config)
     for name, p in adapted.named_parameters():
         if "lora_B" in name:
-            p.data.normal_(0, 0.5 if parameters else 0.2)
+            p.data.normal_(0, 0.2 if "up_proj" in modules else 0.5)
     adapted.save_pretrained(out)
 
 

@@ -1,5 +1,6 @@
 #include "config/lora.h"
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include "support/refusal.h"
 
 using namespace annulus;
@@ -68,6 +69,27 @@ BOOST_AUTO_TEST_CASE(experts_are_targets_where_a_layer_has_some) {
   const LoraConfig one = lora_config({.rank = 2, .targets = {"mlp.experts.gate_up_proj"}}, mixed);
   BOOST_TEST(adapter_module(one, T::experts_gate_up) == "mlp.experts");
   BOOST_TEST(adapter_module(one, T::gate) == "mlp.gate_proj");
+}
+
+BOOST_AUTO_TEST_CASE(gate_and_up_of_experts_may_be_named_apart) {
+  using T = Target;
+  const std::string gate = "mlp.experts.gate_proj", up = "mlp.experts.up_proj";
+  const LoraConfig c =
+      lora_config({.rank = 3, .alpha = 5, .targets = {up, "q", gate}, .rslora = true}, sparse);
+  BOOST_TEST((c.targets == std::vector{T::q, T::experts_gate_up}));
+  BOOST_TEST((c.target_names() == std::vector<std::string>{"q_proj", gate, up}));
+  BOOST_TEST(c.rank_of(T::experts_gate_up) == 6);
+  BOOST_TEST(c.rank_of(T::q) == 3);
+  BOOST_TEST(std::abs(c.scale_of(T::experts_gate_up) - 10 / std::sqrt(6.0)) <= 1e-15);
+  BOOST_TEST(c.scale() == 5 / std::sqrt(3.0));
+  const LoraConfig plain = lora_config({.rank = 3, .alpha = 5, .targets = {gate, up}}, mixed);
+  BOOST_TEST(plain.scale_of(T::experts_gate_up) == plain.scale());
+  const auto refused = [&](std::vector<std::string> parts, std::vector<std::string> given) {
+    check_refused(Exit::usage, parts, [&] { lora_config({.rank = 3, .targets = given}, mixed); });
+  };
+  refused({gate, "without", up, "give both"}, {"q", gate});
+  refused({up, "without", gate}, {up});
+  refused({gate, "mlp.experts.gate_up_proj", "one of them"}, {gate, up, "experts"});
 }
 
 BOOST_AUTO_TEST_SUITE_END()

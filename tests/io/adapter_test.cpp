@@ -140,4 +140,32 @@ BOOST_AUTO_TEST_CASE(an_adapter_of_experts_is_read_by_target_parameters) {
                 [&] { adapter_of(other.dump(), source->tensors(), "there"); });
 }
 
+BOOST_AUTO_TEST_CASE(modules_of_experts_that_peft_joined_are_read_as_such) {
+  const std::string folder = test_data("tests/oracle/lora_moe_joined/adapter");
+  const auto source = open_adapter(folder);
+  const nlohmann::json theirs = nlohmann::json::parse(source->config_json());
+  const LoraConfig c = adapter_of(theirs.dump(), source->tensors(), folder);
+  BOOST_TEST((c.target_names() == std::vector<std::string>{"o_proj", "mlp.experts.gate_proj",
+                                                           "mlp.experts.up_proj", "mlp.experts.down_proj"}));
+  const std::string inner = "base_model.model.model.layers.2.mlp.experts.";
+  for (const StoredTensor& t : source->tensors()) {
+    if (t.name == inner + "base_layer.lora_B.weight")
+      BOOST_TEST((t.shape == std::vector<std::int64_t>{4, 26, 6}));
+    if (t.name == inner + "lora_B.weight") BOOST_TEST((t.shape == std::vector<std::int64_t>{4, 22, 3}));
+  }
+  ModelConfig model;
+  model.E = 4;
+  const nlohmann::json ours = nlohmann::json::parse(adapter_json(c, model, "moe_mixed"));
+  BOOST_TEST(ours["rank_pattern"].dump() == theirs["rank_pattern"].dump());
+  BOOST_TEST(ours["alpha_pattern"].dump() == theirs["alpha_pattern"].dump());
+  BOOST_TEST((adapter_of(ours.dump(), source->tensors(), "ours").target_names() == c.target_names()));
+  nlohmann::json other = theirs;
+  other["rank_pattern"] = {{".*\\.gate_up_proj", 3}};
+  check_refused(Exit::input, {"there", "rank_pattern"},
+                [&] { adapter_of(other.dump(), source->tensors(), "there"); });
+  other["rank_pattern"] = nlohmann::json::object();
+  check_refused(Exit::input, {"there", "alpha_pattern", "the other"},
+                [&] { adapter_of(other.dump(), source->tensors(), "there"); });
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -74,6 +74,11 @@ LORA_CASES = [
         "lora_moe_starved", "moe_starved", 5, 3, [], adamw(lr=2e-3, warmup=0, weight_decay=0.1, clip=2.0),
         parameters=EXPERTS,
     ),
+    # PEFT makes of these modules gate_up_proj of twice the rank, and down_proj, of the experts alone.
+    LoraCase(
+        "lora_moe_joined", "moe_mixed", 3, 5, ["o_proj", "gate_proj", "up_proj", "down_proj"],
+        adamw(lr=5e-3, warmup=2, weight_decay=0.1, clip=1.0), rslora=True,
+    ),
 ]
 
 

@@ -31,8 +31,11 @@ struct Case {
   Gradients gradients;
 };
 
-/// `rank`: of the adapters, those of experts being stacks here.
-Gradients read_gradients(const std::string& path, std::int64_t rank = 0) {
+/// Of adapters of experts as stacks, as the source has them.
+Gradients read_gradients(const std::string& path, const WeightSource* adapters = nullptr) {
+  std::map<std::string, Shape> shapes;
+  if (adapters != nullptr)
+    for (const StoredTensor& t : adapters->tensors()) shapes[t.name] = t.shape;
   const SafeTensorsFile file = open_safetensors(path);
   Gradients all;
   for (const SafeTensor& t : file.tensors) {
@@ -44,7 +47,7 @@ Gradients read_gradients(const std::string& path, std::int64_t rank = 0) {
     };
     const Tensor to = make_tensor("gradient", g.data(), DType::f32, {n});
     if (is_expert_adapter(t.name) && t.name.ends_with("lora_B.weight"))
-      stack_from_matrix(stack_shape(t.name, t.shape, rank), read, 0, n, to);
+      stack_from_matrix(shapes.at(t.name), read, 0, n, to);
     else
       read(0, n, to);
   }
@@ -65,11 +68,12 @@ Case read_case(const std::string& name) {
   c.grad_norm = expected.at("grad_norm");
   c.targets = expected.at("targets");
   c.aux_loss = expected.value("aux_loss", 0.0);
+  std::unique_ptr<WeightSource> adapters;
   if (const std::string path = c.folder + "/adapter"; is_adapter_folder(path)) {
-    const auto adapters = open_adapter(path);
+    adapters = open_adapter(path);
     c.lora = adapter_of(adapters->config_json(), adapters->tensors(), path);
   }
-  c.gradients = read_gradients(c.folder + "/grads.safetensors", c.lora.rank);
+  c.gradients = read_gradients(c.folder + "/grads.safetensors", adapters.get());
   return c;
 }
 
@@ -208,8 +212,8 @@ const std::vector<const char*> kDense{"qwen3",  "qwen3_tied_yarn", "llama3",   "
                                       "window", "lora_qv",         "lora_all", "lora_bias", "lora_packed"};
 const std::vector<const char*> kExperts{"moe",     "moe_mixed",   "moe_packed",
                                         "moe_all", "moe_starved", "moe_crowded"};
-const std::vector<const char*> kAdapted{"lora_moe_attention", "lora_moe", "lora_moe_mixed", "lora_moe_packed",
-                                        "lora_moe_starved"};
+const std::vector<const char*> kAdapted{"lora_moe_attention", "lora_moe",         "lora_moe_mixed",
+                                        "lora_moe_packed",    "lora_moe_starved", "lora_moe_joined"};
 
 void check_all(const std::vector<const char*>& cases, Check* check) {
   Backend* const backend = &tested();

@@ -13,9 +13,10 @@ using namespace annulus::test;
 namespace {
 
 constexpr const char* kCases[] = {
-    "qwen3",      "qwen3_tied_yarn", "llama3",      "packed",      "llama_tied", "window",
-    "lora_qv",    "lora_all",        "lora_bias",   "lora_packed", "moe",        "moe_mixed",
-    "moe_packed", "moe_all",         "moe_starved", "moe_crowded", "lora_moe",   "lora_moe_mixed"};
+    "qwen3",       "qwen3_tied_yarn", "llama3",         "packed",         "llama_tied",
+    "window",      "lora_qv",         "lora_all",       "lora_bias",      "lora_packed",
+    "moe",         "moe_mixed",       "moe_packed",     "moe_all",        "moe_starved",
+    "moe_crowded", "lora_moe",        "lora_moe_mixed", "lora_moe_joined"};
 
 void check_curve(Comm& world, const std::string& name, int context, int expert) {
   const SharedFolder folder(world);
